@@ -1,0 +1,164 @@
+/* One YAML file describes a site and is given to every process; this is the same as typed structs.
+ *
+ * One table (config/keys.h) holds key, type, unit, default, range and help; parser, errors, commented
+ * sample and docs/CONFIG.md come from it.  Errors read "site.yaml:12: publishers[0].heartbeat_ms:
+ * found '0', allowed 1 to 10000"; unknown keys name the nearest valid one.
+ * Threads    load once, before any thread; read-only after.
+ * Ownership  tw_site_load() allocates, tw_site_free() frees all of it. */
+#ifndef TW_CONFIG_CONFIG_H
+#define TW_CONFIG_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/cpu.h"
+#include "fabric/fabric.h"
+#include "protocol/arb.h"
+#include "tidewire/error.h"
+
+#define TW_NAME_BYTES       64
+#define TW_FILE_BYTES       512
+#define TW_MAX_HOSTS        256u
+#define TW_MAX_CHANNELS     256u
+#define TW_MAX_VENUES       256u
+#define TW_MAX_FEEDHANDLERS 64u
+#define TW_MAX_PUBLISHERS   64u
+#define TW_MAX_SYMBOLS      4096u
+
+enum tw_transport { TW_TRANSPORT_AUTO = 0, TW_TRANSPORT_VERBS, TW_TRANSPORT_UDP, TW_TRANSPORT_SHM };
+enum tw_depth { TW_DEPTH_QUOTES = 0, TW_DEPTH_LEVELS, TW_DEPTH_ORDERS };
+
+struct tw_site_class {
+	uint32_t dscp, priority;
+	bool pfc, ecn;
+}; /* fabric.qos.live, .repair */
+
+struct tw_site_fabric {
+	enum tw_transport transport;
+	uint32_t mtu_bytes, ttl;
+	uint32_t receive_buffer_kbytes;
+	uint32_t gso; /* tw_fabric_conf.gso */
+	uint32_t partition_key;
+	struct tw_site_class live, repair;
+};
+
+struct tw_site_host {
+	char name[TW_NAME_BYTES];
+	uint32_t address;             /* IPv4, host order */
+	char lines[TW_MAX_LINES][16]; /* interface names; "lo" is allowed */
+	struct tw_fabric_line
+		resolved[TW_MAX_LINES]; /* by tw_site_resolve_lines() on the host itself */
+	int cpu_publisher, cpu_repair, cpu_feedhandler, cpu_subscriber; /* -1: not pinned */
+};
+
+struct tw_site_venue {
+	uint16_t id;
+	char mic[5];
+};
+
+struct tw_site_channel {
+	uint16_t id;
+	char name[TW_NAME_BYTES];
+	enum tw_depth depth;
+	uint32_t levels;               /* depth `levels` */
+	uint32_t groups[TW_MAX_LINES]; /* IPv4, host order; 0: no such line */
+	uint32_t lines;                /* 1 or 2 */
+	char **symbols;                /* NULL-terminated; {"*"} is all */
+};
+
+struct tw_site_feedhandler {
+	char name[TW_NAME_BYTES];
+	uint32_t host; /* index into hosts */
+	uint16_t venue_id;
+	char protocol[32];        /* row of the feedhandler's table, checked there: "tops16" */
+	char session[32];         /* "iextp"; empty: the protocol's usual one */
+	char file[TW_FILE_BYTES]; /* input.file; empty where the input is live */
+	uint32_t speed_pct;       /* input.speed_pct: 100 as captured, 0 as fast as it goes */
+	uint32_t rate_msgs;       /* input.rate: at most so many messages a second, 0: no limit */
+	char directory[TW_FILE_BYTES]; /* symbol-sorted directory file, may be empty */
+	uint32_t bus_kbytes;
+	uint32_t wait_publisher_ms; /* a file input waits so long for its publisher; 0: for ever */
+	uint32_t channels[16];      /* indices into channels */
+	uint32_t channel_count;
+};
+
+struct tw_site_publisher {
+	char name[TW_NAME_BYTES];
+	uint32_t host;
+	uint32_t channels[64]; /* indices */
+	uint32_t channel_count;
+	uint32_t history_ms, peak_mbps;
+	uint64_t history_bytes; /* derived */
+	uint32_t heartbeat_min_us, heartbeat_ms;
+	uint32_t repair_port;
+};
+
+struct tw_site_subscriber {
+	uint32_t wait_us;
+	enum tw_arb_start start;
+	bool accept_replay;
+	uint32_t store_dgrams;
+	uint32_t session_takeover_ms;
+	uint32_t repair[16]; /* indices into publishers */
+	uint32_t repair_count;
+};
+
+struct tw_site {
+	char path[TW_FILE_BYTES];
+	char name[TW_NAME_BYTES];
+	bool production;
+	uint16_t environment_id; /* hash of name and environment: tw_wire_hdr.environment */
+	char run_dir[TW_FILE_BYTES];
+	enum tw_idle_mode idle;
+	uint32_t slow_turn_us; /* duty-cycle threshold */
+	struct tw_site_fabric fabric;
+	struct tw_fault_conf fault; /* refused in production */
+	struct tw_site_subscriber subscriber;
+	struct tw_site_host *hosts;
+	struct tw_site_venue *venues;
+	struct tw_site_channel *channels;
+	struct tw_site_feedhandler *feedhandlers;
+	struct tw_site_publisher *publishers;
+	uint32_t host_count, venue_count, channel_count, feedhandler_count, publisher_count;
+};
+
+/* Reads, checks and derives.  *site_p is NULL on error; err->text is one line with file, line, key,
+ * what was found and what is allowed. */
+int tw_site_load(struct tw_site **site_p, const char *path, struct tw_error *err) TW_MUST_USE;
+/* The same from memory (tests, fuzzing); `path` only names it in errors. */
+int tw_site_parse(struct tw_site **site_p, const char *path, const void *data, size_t len_bytes,
+		  struct tw_error *err) TW_MUST_USE;
+void tw_site_free(struct tw_site *site); /* NULL ok */
+
+/* This process's host entry: by `as` (host name, feedhandler or publisher name) where it is given,
+ * else by the machine's host name, else the only one.  `why` gets one sentence for the start-up line.
+ * Returns the index or TW_ENOTFOUND. */
+int tw_site_find_host(const struct tw_site *site, const char *as, char why[128],
+		      struct tw_error *err);
+int tw_site_find_feedhandler(const struct tw_site *site, const char *as, char why[128],
+			     struct tw_error *err);
+int tw_site_find_publisher(const struct tw_site *site, const char *as, char why[128],
+			   struct tw_error *err);
+int tw_site_find_channel(const struct tw_site *site, uint16_t id);      /* index, or TW_ENOTFOUND */
+const char *tw_site_mic(const struct tw_site *site, uint16_t venue_id); /* NULL where unknown */
+
+/* Fills in hosts[host].resolved from the interfaces of this machine: name, address (of the interface;
+ * where it has several the one equal to hosts[host].address). */
+int tw_site_resolve_lines(struct tw_site *site, uint32_t host, struct tw_error *err) TW_MUST_USE;
+/* fabric settings for this host, after resolve. */
+void tw_site_fabric_conf(const struct tw_site *site, uint32_t host, struct tw_fabric_conf *out);
+/* Chooses the transport for this host: AUTO becomes UDP where that works, or TW_EUNSUPPORTED with the
+ * cure; VERBS and SHM are TW_EUNSUPPORTED until they exist.  *why gets one sentence. */
+int tw_site_transport(const struct tw_site *site, char why[128], struct tw_error *err);
+/* Hot threads of this host as configured: its feedhandlers and publishers, and one subscriber. */
+unsigned int tw_site_hot_threads(const struct tw_site *site, uint32_t host);
+
+/* "host.name: effective value  # origin" lines for `tw-config show`; the commented sample; the
+ * documentation table (Markdown): each writes to a FILE. */
+#include <stdio.h>
+int tw_site_show(const struct tw_site *site, FILE *out);
+void tw_config_sample(FILE *out);
+void tw_config_document(FILE *out);
+
+#endif

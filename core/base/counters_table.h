@@ -1,0 +1,156 @@
+/* The one table of counter sets.  Enum, file layout and docs/COUNTERS.md are generated from it.
+ *
+ * TW_COUNTERS_<set>(C, H): C(set, SET, name, kind, unit, help) a counter, H(set, SET, name, help) a
+ * latency histogram in ns.  Adding a counter is adding a line here. */
+#ifndef TW_BASE_COUNTERS_TABLE_H
+#define TW_BASE_COUNTERS_TABLE_H
+
+#define TW_COUNTER_SETS(S)                                      \
+	S(loop, "a hot loop")                                   \
+	S(fh, "a feedhandler")                                  \
+	S(fh_channel, "a channel as the feedhandler writes it") \
+	S(pub_channel, "a channel as the publisher sends it")   \
+	S(pub_line, "one line of a channel at the publisher")   \
+	S(sub, "a subscriber handle")                           \
+	S(sub_channel, "a channel as a subscriber receives it") \
+	S(sub_line, "one line of a channel at a subscriber")
+
+#define TW_COUNTERS_loop(C, H)                                                    \
+	C(loop, LOOP, turns, COUNTER, "", "turns of the loop")                    \
+	C(loop, LOOP, empty_turns, COUNTER, "", "turns that found nothing to do") \
+	C(loop, LOOP, max_turn_ns, MAX, "ns", "longest turn")                     \
+	C(loop, LOOP, slow_turns, COUNTER, "", "turns over the threshold")
+
+#define TW_COUNTERS_fh(C, H)                                                                     \
+	C(fh, FH, packets, COUNTER, "", "packets or records read from the input")                \
+	C(fh, FH, input_bytes, COUNTER, "bytes", "bytes read from the input")                    \
+	C(fh, FH, foreign_packets, COUNTER, "", "packets of no configured group or protocol")    \
+	C(fh, FH, malformed_packets, COUNTER, "", "packets whose framing does not hold")         \
+	C(fh, FH, truncated_packets, COUNTER, "", "packets that the capture cut short")          \
+	C(fh, FH, heartbeats, COUNTER, "", "session-layer heartbeats")                           \
+	C(fh, FH, duplicate_messages, COUNTER, "", "messages that were already seen")            \
+	C(fh, FH, gaps, COUNTER, "", "gaps in the venue's sequence")                             \
+	C(fh, FH, missing_messages, COUNTER, "", "messages inside those gaps")                   \
+	C(fh, FH, session_changes, COUNTER, "", "venue session changes")                         \
+	C(fh, FH, venue_messages, COUNTER, "", "venue messages decoded")                         \
+	C(fh, FH, unknown_messages, COUNTER, "", "messages of an unknown type, passed over")     \
+	C(fh, FH, unknown_values, COUNTER, "", "fields with a value the protocol does not list") \
+	C(fh, FH, malformed_messages, COUNTER, "", "messages too short for their type")          \
+	C(fh, FH, id_collisions, COUNTER, "", "instruments refused: their hash id is taken")     \
+	C(fh, FH, instruments_refused, COUNTER, "", "instruments refused: the table is full")    \
+	C(fh, FH, instruments, GAUGE, "", "instruments known")                                   \
+	H(fh, FH, exchange_to_feedhandler, "exchange timestamp to feedhandler")
+
+#define TW_COUNTERS_fh_channel(C, H)                                                               \
+	C(fh_channel, FH_CHANNEL, messages, COUNTER, "", "messages written to the bus")            \
+	C(fh_channel, FH_CHANNEL, bytes, COUNTER, "bytes", "bytes written to the bus")             \
+	C(fh_channel, FH_CHANNEL, stalls, COUNTER, "", "times the input waited for the publisher") \
+	C(fh_channel, FH_CHANNEL, session, GAUGE, "", "session number")                            \
+	C(fh_channel, FH_CHANNEL, next_seq, GAUGE, "", "number of the next message")
+
+#define TW_COUNTERS_pub_channel(C, H)                                                             \
+	C(pub_channel, PUB_CHANNEL, messages, COUNTER, "", "messages packed")                     \
+	C(pub_channel, PUB_CHANNEL, datagrams, COUNTER, "", "datagrams packed, heartbeats apart") \
+	C(pub_channel, PUB_CHANNEL, bytes, COUNTER, "bytes", "datagram bytes with padding")       \
+	C(pub_channel, PUB_CHANNEL, heartbeats, COUNTER, "", "heartbeats sent")                   \
+	C(pub_channel, PUB_CHANNEL, holes, COUNTER, "", "times the bus lapped the publisher")     \
+	C(pub_channel, PUB_CHANNEL, hole_messages, COUNTER, "", "messages inside holes")          \
+	C(pub_channel, PUB_CHANNEL, malformed_messages, COUNTER, "", "bus records refused")       \
+	C(pub_channel, PUB_CHANNEL, history_stalls, COUNTER, "",                                  \
+	  "turns that waited for sends to complete")                                              \
+	C(pub_channel, PUB_CHANNEL, session, GAUGE, "", "session number")                         \
+	C(pub_channel, PUB_CHANNEL, publisher, GAUGE, "", "this life's publisher number")         \
+	C(pub_channel, PUB_CHANNEL, next_seq, GAUGE, "", "number of the next message")            \
+	C(pub_channel, PUB_CHANNEL, history_bytes, GAUGE, "bytes", "size of the history log")     \
+	H(pub_channel, PUB_CHANNEL, feedhandler_to_sent,                                          \
+	  "feedhandler to sent, first message of a datagram")
+
+#define TW_COUNTERS_pub_line(C, H)                                                              \
+	C(pub_line, PUB_LINE, datagrams, COUNTER, "", "datagrams posted, heartbeats too")       \
+	C(pub_line, PUB_LINE, bytes, COUNTER, "bytes", "datagram bytes posted")                 \
+	C(pub_line, PUB_LINE, skipped, COUNTER, "", "datagrams that a full send queue skipped") \
+	C(pub_line, PUB_LINE, errors, COUNTER, "", "sends that failed")
+
+#define TW_COUNTERS_sub(C, H)                                                             \
+	C(sub, SUB, foreign_datagrams, COUNTER, "", "datagrams of no subscribed channel") \
+	C(sub, SUB, clock_steps, COUNTER, "", "steps of the wall clock")
+
+#define TW_COUNTERS_sub_channel(C, H)                                                              \
+	C(sub_channel, SUB_CHANNEL, messages, COUNTER, "", "messages delivered")                   \
+	C(sub_channel, SUB_CHANNEL, bytes, COUNTER, "bytes", "message bytes delivered")            \
+	C(sub_channel, SUB_CHANNEL, unknown_messages, COUNTER, "",                                 \
+	  "messages of an unknown template")                                                       \
+	C(sub_channel, SUB_CHANNEL, gaps, COUNTER, "", "gaps seen")                                \
+	C(sub_channel, SUB_CHANNEL, repaired_by_line, COUNTER, "",                                 \
+	  "messages of a gap that another line or a late datagram filled")                         \
+	C(sub_channel, SUB_CHANNEL, repaired_by_history, COUNTER, "",                              \
+	  "messages repaired from history")                                                        \
+	C(sub_channel, SUB_CHANNEL, repaired_by_snapshot, COUNTER, "",                             \
+	  "messages covered by a snapshot")                                                        \
+	C(sub_channel, SUB_CHANNEL, lost_ranges, COUNTER, "", "LOST ranges")                       \
+	C(sub_channel, SUB_CHANNEL, lost_messages, COUNTER, "", "messages inside LOST ranges")     \
+	C(sub_channel, SUB_CHANNEL, holes, COUNTER, "", "holes that the publisher announced")      \
+	C(sub_channel, SUB_CHANNEL, held_datagrams, GAUGE, "", "datagrams in the reorder store")   \
+	C(sub_channel, SUB_CHANNEL, held_max, MAX, "", "most datagrams ever in the reorder store") \
+	C(sub_channel, SUB_CHANNEL, store_full, COUNTER, "",                                       \
+	  "gaps given up because the reorder store was full")                                      \
+	C(sub_channel, SUB_CHANNEL, session, GAUGE, "", "session number")                          \
+	C(sub_channel, SUB_CHANNEL, session_changes, COUNTER, "", "sessions begun")                \
+	C(sub_channel, SUB_CHANNEL, sessions_ended, COUNTER, "", "ends of session")                \
+	C(sub_channel, SUB_CHANNEL, next_seq, GAUGE, "", "number of the next message")             \
+	H(sub_channel, SUB_CHANNEL, exchange_to_feedhandler, "exchange timestamp to feedhandler")  \
+	H(sub_channel, SUB_CHANNEL, feedhandler_to_sent, "feedhandler to sent")                    \
+	H(sub_channel, SUB_CHANNEL, sent_to_received,                                              \
+	  "sent to received (carries the clock error between hosts)")                              \
+	H(sub_channel, SUB_CHANNEL, received_to_consumed,                                          \
+	  "received to the poll that releases the batch")                                          \
+	H(sub_channel, SUB_CHANNEL, repair, "gap seen to gap filled")
+
+#define TW_COUNTERS_sub_line(C, H)                                                                \
+	C(sub_line, SUB_LINE, datagrams, COUNTER, "", "datagrams accepted, heartbeats too")       \
+	C(sub_line, SUB_LINE, bytes, COUNTER, "bytes", "datagram bytes accepted")                 \
+	C(sub_line, SUB_LINE, first, COUNTER, "", "datagrams that brought new messages first")    \
+	C(sub_line, SUB_LINE, duplicates, COUNTER, "", "datagrams that brought nothing new")      \
+	C(sub_line, SUB_LINE, heartbeats, COUNTER, "", "heartbeats")                              \
+	C(sub_line, SUB_LINE, missing, COUNTER, "",                                               \
+	  "datagrams missing on this line, by packet_seq")                                        \
+	C(sub_line, SUB_LINE, reordered, COUNTER, "", "datagrams that came after a later one")    \
+	C(sub_line, SUB_LINE, stale, COUNTER, "", "datagrams of an older session")                \
+	C(sub_line, SUB_LINE, foreign_source, COUNTER, "",                                        \
+	  "datagrams from no configured publisher")                                               \
+	C(sub_line, SUB_LINE, foreign_environment, COUNTER, "",                                   \
+	  "datagrams of another site or environment")                                             \
+	C(sub_line, SUB_LINE, foreign_channel, COUNTER, "", "datagrams of another channel")       \
+	C(sub_line, SUB_LINE, foreign_version, COUNTER, "", "datagrams of another major version") \
+	C(sub_line, SUB_LINE, foreign_replay, COUNTER, "",                                        \
+	  "replay datagrams that are not accepted")                                               \
+	C(sub_line, SUB_LINE, malformed, COUNTER, "", "datagrams whose framing does not hold")    \
+	C(sub_line, SUB_LINE, icrc_bad, COUNTER, "", "frames with a wrong ICRC")                  \
+	C(sub_line, SUB_LINE, foreign_frames, COUNTER, "",                                        \
+	  "frames that are not UD SEND to our Q_Key")                                             \
+	C(sub_line, SUB_LINE, fault_dropped, COUNTER, "",                                         \
+	  "datagrams that the fault layer dropped")                                               \
+	C(sub_line, SUB_LINE, fault_duplicated, COUNTER, "",                                      \
+	  "datagrams that the fault layer doubled")                                               \
+	C(sub_line, SUB_LINE, fault_reordered, COUNTER, "",                                       \
+	  "datagrams that the fault layer delayed")                                               \
+	C(sub_line, SUB_LINE, downs, COUNTER, "", "times the line went down")                     \
+	C(sub_line, SUB_LINE, up, GAUGE, "", "1 while the line is up")                            \
+	C(sub_line, SUB_LINE, receive_buffer_bytes, GAUGE, "bytes", "receive buffer granted")
+
+/* Counter and histogram enums of every set. */
+#define TW_C_ENUM(set, SET, name, kind, unit, help) TW_##SET##_##name,
+#define TW_C_NONE(set, SET, name, kind, unit, help)
+#define TW_H_ENUM(set, SET, name, help) TW_##SET##_HIST_##name,
+#define TW_H_NONE(set, SET, name, help)
+#define TW_SET_ENUMS(set, help)                                                                   \
+	enum tw_##set##_counter{ TW_COUNTERS_##set(TW_C_ENUM, TW_H_NONE) TW_N_##set##_counters }; \
+	enum tw_##set##_hist{ TW_COUNTERS_##set(TW_C_NONE, TW_H_ENUM) TW_N_##set##_hists };
+TW_COUNTER_SETS(TW_SET_ENUMS)
+#undef TW_SET_ENUMS
+#undef TW_C_ENUM
+#undef TW_C_NONE
+#undef TW_H_ENUM
+#undef TW_H_NONE
+
+#endif

@@ -1,0 +1,2 @@
+# sources of core/base
+LIB_DIRS += core/base

@@ -1,0 +1,2 @@
+# sources of core/fabric
+LIB_DIRS += core/fabric

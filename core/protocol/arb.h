@@ -1,0 +1,107 @@
+/* Line arbitration of one channel at a subscriber: orders by message number what comes in on lines A
+ * and B, trims overlaps, drops duplicates, holds back what is ahead, finds gaps and gives them up as
+ * LOST with the exact range.  Sans-I/O: time and datagrams are arguments, deliveries are pulled.
+ *
+ * What holds   every number of a session is delivered exactly once and in order, or lies in exactly
+ *              one LOST run (or before `live` began).  Memory is fixed at init.
+ * Use          tw_arb_input() for each datagram of a line, tw_arb_idle() whenever a line was polled
+ *              empty; after each of them pull with tw_arb_next() until it returns false.
+ * Giving up    a gap waits wait_ns from when it was seen, and after that until every line that is up
+ *              has either passed it or been polled empty: a backlog in a receive queue never looks
+ *              like loss.  A full reorder store gives up the oldest gap at once.
+ * Ownership    a run's bytes lie in the datagram just given to tw_arb_input(), or in the reorder store
+ *              until the next tw_arb_input() or tw_arb_idle().
+ * Threads      one. */
+#ifndef TW_PROTOCOL_ARB_H
+#define TW_PROTOCOL_ARB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tidewire/error.h"
+#include "wire/datagram.h"
+
+#define TW_MAX_LINES 2u
+
+enum tw_arb_start {
+	TW_START_SESSION = 0, /* from message 1: what came before us is LOST unless repaired */
+	TW_START_LIVE         /* from the first message heard: what came before does not count */
+};
+
+struct tw_arb_conf {
+	uint16_t channel;
+	uint16_t environment;
+	bool accept_replay;
+	enum tw_arb_start start;
+	uint32_t lines;            /* 1 or 2 */
+	uint64_t wait_ns;          /* how long a gap waits for the other line or a late datagram */
+	uint64_t heartbeat_max_ns; /* a line silent for three of them is down */
+	uint64_t session_takeover_ns; /* only a lower session heard for so long: adopt it */
+	uint32_t store_dgrams;        /* reorder store */
+	uint32_t mtu_bytes;
+};
+
+/* What tw_arb_input() did with a datagram; exactly one, for the line's counters. */
+enum tw_arb_result {
+	TW_ARB_FIRST = 0, /* brought something new in order: pull it */
+	TW_ARB_HELD,      /* ahead of a gap: copied into the store */
+	TW_ARB_DUPLICATE, /* nothing new */
+	TW_ARB_HEARTBEAT,
+	TW_ARB_STALE, /* an older session (see session_takeover_ns) */
+	TW_ARB_FOREIGN_CHANNEL,
+	TW_ARB_FOREIGN_ENVIRONMENT,
+	TW_ARB_FOREIGN_REPLAY,
+	TW_ARB_RESULTS
+};
+
+enum tw_arb_run_type {
+	TW_RUN_DATA = 1, /* `count` messages at `msgs` */
+	TW_RUN_GAP,      /* first_seq .. end_seq - 1 are missing so far; they may still come */
+	TW_RUN_LOST,     /* they will not come */
+	TW_RUN_SESSION, /* a new session: expectations are reset; first_seq is where it begins for us */
+	TW_RUN_END,     /* the session has ended and everything of it was delivered or LOST */
+	TW_RUN_LINE_DOWN, /* `line` */
+	TW_RUN_LINE_UP
+};
+
+struct tw_arb_run {
+	enum tw_arb_run_type type;
+	uint8_t line;        /* DATA: the line it came in on */
+	bool from_store;     /* DATA: it was held back */
+	bool fills_gap;      /* DATA: (part of) a gap that had been reported */
+	const uint8_t *msgs; /* DATA: first message, after trimming */
+	uint32_t bytes, count;
+	uint64_t first_seq, end_seq;
+	uint64_t session;
+	uint64_t send_ns, recv_ns; /* DATA: of its datagram */
+	uint64_t gap_ns; /* DATA that fills a gap, and LOST: mono time since the gap was seen */
+};
+
+struct tw_arb_line_stats {
+	uint64_t missing, reordered, downs;
+	bool up;
+};
+
+struct tw_arb; /* opaque; lives in caller memory of tw_arb_size() bytes */
+
+/* Bytes that an arbiter of this configuration needs, and its making; memory is 64-byte aligned. */
+size_t tw_arb_size(const struct tw_arb_conf *conf);
+int tw_arb_init(struct tw_arb **arb_p, void *memory, size_t size_bytes,
+		const struct tw_arb_conf *conf, uint64_t now_ns) TW_MUST_USE;
+
+/* `dgram` has passed tw_dgram_parse(). `recv_ns` is the wall-clock stamp, now_ns mono. */
+enum tw_arb_result tw_arb_input(struct tw_arb *arb, uint32_t line, const struct tw_dgram *dgram,
+				uint64_t recv_ns, uint64_t now_ns);
+/* The line's receive queue was found empty at now_ns. */
+void tw_arb_idle(struct tw_arb *arb, uint32_t line, uint64_t now_ns);
+/* Next run in order; false: nothing (more) now. */
+bool tw_arb_next(struct tw_arb *arb, struct tw_arb_run *run);
+
+uint64_t tw_arb_session(const struct tw_arb *arb);    /* 0: none heard yet */
+uint64_t tw_arb_next_seq(const struct tw_arb *arb);   /* next to deliver */
+uint32_t tw_arb_held(const struct tw_arb *arb);       /* datagrams in the store */
+uint64_t tw_arb_store_full(const struct tw_arb *arb); /* gaps given up for want of room */
+void tw_arb_line_stats(const struct tw_arb *arb, uint32_t line, struct tw_arb_line_stats *out);
+
+#endif

@@ -1,0 +1,2 @@
+# sources of core/protocol
+LIB_DIRS += core/protocol

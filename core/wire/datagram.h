@@ -1,0 +1,91 @@
+/* Validating datagrams and walking their messages.
+ *
+ * Every byte is hostile until tw_dgram_parse() has accepted it; nothing is ever read past `len`.
+ * Threads   pure functions. */
+#ifndef TW_WIRE_DATAGRAM_H
+#define TW_WIRE_DATAGRAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "tidewire/error.h"
+#include "tidewire/msg.h"
+#include "tidewire/wire.h"
+
+/* Why a datagram was refused; each has a counter of its own at the subscriber. */
+enum tw_dgram_verdict {
+	TW_DGRAM_OK = 0,
+	TW_DGRAM_SHORT,   /* less than a header, or payload past the end */
+	TW_DGRAM_MAGIC,   /* not ours */
+	TW_DGRAM_VERSION, /* another major */
+	TW_DGRAM_HEADER,  /* header_bytes, flags or sequences that contradict themselves */
+	TW_DGRAM_MESSAGES /* messages do not fill payload_bytes exactly msg_count times */
+};
+
+/* A datagram that holds; points into the caller's bytes. */
+struct tw_dgram {
+	const struct tw_wire_hdr *hdr; /* 8-byte aligned by the fabric's promise */
+	const uint8_t *msgs;           /* first message, 8-byte aligned */
+	uint32_t msgs_bytes;           /* payload without padding; 0 for heartbeats and holes */
+	uint32_t len_bytes;            /* whole datagram */
+	uint64_t end_seq;              /* one past the last message; holes: hole.end_msg_seq */
+};
+
+/* `data` must be 8-byte aligned.  Checks, in this order: length, magic, major, header_bytes (>= 64,
+ * multiple of 8), payload within len, sequences (>= 1, no wrap), flags (END only with HEARTBEAT, HOLE
+ * not with HEARTBEAT; heartbeats and holes carry no messages; a hole's end is past its begin; a
+ * datagram that is neither has at least one message), and each message (block_length at least that
+ * of the common head, a multiple of 8, at most TW_MSG_MAX_BYTES with its header). */
+enum tw_dgram_verdict tw_dgram_parse(struct tw_dgram *out, const void *data, size_t len_bytes);
+const char *tw_dgram_verdict_text(enum tw_dgram_verdict verdict);
+
+/* Length of the message at `msg`, valid after parse. */
+static inline uint32_t tw_msg_bytes(const void *msg)
+{
+	return (uint32_t)sizeof(struct tw_msg_sbe) + ((const struct tw_msg_sbe *)msg)->block_length;
+}
+
+/* Whether a message of `len_bytes` available bytes is well formed (as parse checks each). */
+bool tw_msg_holds(const void *msg, size_t len_bytes);
+
+/* Fills in an SBE header and zeroes the rest of a message of a known kind. */
+void tw_msg_init(void *msg, enum tw_msg_kind kind);
+/* Size of a known kind's struct, 0 for an unknown template id. */
+uint32_t tw_msg_kind_bytes(uint16_t template_id);
+const char *tw_msg_kind_name(uint16_t template_id); /* "Quote"; NULL for an unknown one */
+
+/* Field descriptors of every message, in struct order: the one table behind JSON and text output
+ * and the test that compares tidewire.xml with the structs. */
+enum tw_field_type {
+	TW_FIELD_U8,
+	TW_FIELD_U16,
+	TW_FIELD_U32,
+	TW_FIELD_I32,
+	TW_FIELD_U64,
+	TW_FIELD_I64,
+	TW_FIELD_PRICE,
+	TW_FIELD_QTY,
+	TW_FIELD_TIME_NS,
+	TW_FIELD_TEXT,
+	TW_FIELD_CHAR,
+	TW_FIELD_SIDE,
+	TW_FIELD_CONDITIONS,
+	TW_FIELD_ENUM
+};
+struct tw_field {
+	const char *name;
+	enum tw_field_type type;
+	uint16_t offset_bytes; /* from the message's start */
+	uint16_t size_bytes;
+	const char *const *enum_names; /* TW_FIELD_ENUM: by value, NULL entries unknown */
+	uint16_t enum_count;
+};
+struct tw_msg_desc {
+	const char *kind;
+	uint16_t template_id, size_bytes, field_count;
+	const struct tw_field *fields; /* without the common head and padding */
+};
+const struct tw_msg_desc *tw_msg_describe(uint16_t template_id); /* NULL for an unknown one */
+
+#endif

@@ -1,0 +1,2 @@
+# sources of core/wire
+LIB_DIRS += core/wire

@@ -1,0 +1,1 @@
+LIB_DIRS += subscriber
