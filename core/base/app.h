@@ -18,7 +18,8 @@
 struct tw_app {
 	const char *program;
 	_Atomic bool stop;  /* set by SIGINT, SIGTERM or tw_app_stop(); hot loops load it relaxed */
-	_Atomic int result; /* exit status that tw_app_run() returns */
+	_Atomic int result; /* exit status that tw_app_run() returns; -1 until stopped */
+	pthread_t main_thread;
 };
 
 /* Blocks SIGINT and SIGTERM in this and every later thread and ignores SIGPIPE.  Once per process,
@@ -34,11 +35,13 @@ static inline bool tw_app_stopping(const struct tw_app *app)
 	return atomic_load_explicit(&app->stop, memory_order_relaxed);
 }
 
-/* Main thread: until stop, waits for signals and calls tick(ctx) every 100 ms (after a clock refit;
- * NULL allowed).  Returns the exit status.  A second SIGINT or SIGTERM ends the process at once. */
+/* The thread of tw_app_init(): until stop, waits for signals and calls tick(ctx) every 100 ms (after a clock refit;
+ * NULL allowed).  Returns the exit status.  A second SIGINT or SIGTERM ends the process at once,
+ * with 128 + the signal's number, after the return too. */
 int tw_app_run(struct tw_app *app, void (*tick)(void *ctx), void *ctx);
 
-/* Starts a named thread with all signals blocked. */
+/* Starts a thread with all signals blocked but those of its own faults.  Linux keeps 15 bytes of the
+ * name. */
 int tw_thread_start(pthread_t *thread, const char *name, void *(*fn)(void *), void *arg,
 		    struct tw_error *err) TW_MUST_USE;
 

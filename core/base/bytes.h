@@ -5,6 +5,7 @@
 #ifndef TW_BASE_BYTES_H
 #define TW_BASE_BYTES_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -51,6 +52,8 @@ static inline uint8_t tw_bytes_u8(struct tw_bytes *b)
 	const uint8_t *p = tw_bytes_take(b, 1);
 	return p != NULL ? *p : 0;
 }
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "le reads are plain copies");
 
 /* le16 le32 le64 be16 be32 be64 */
 #define TW_BYTES_READ(name, type, swap)                            \

@@ -3,7 +3,7 @@
  * File      described by itself: header (magic, version, sizes, pid, program, start time), a table
  *           of groups (type, label, first value, first histogram), a table of value descriptors
  *           (name, unit, kind), then the values and histograms.  A reader needs no table of its own
- *           and refuses another version.  Layout in counters.c, documented in docs/COUNTERS.md.
+ *           and refuses another version.  Layout in counters_file.h, documented in docs/COUNTERS.md.
  * Groups    one instance of a counter set: "pub_line" labelled "channel 1 line a".  Each group
  *           starts on its own pair of cache lines and has one writing thread.
  * Table     counters_table.h is the one place that names sets and counters; enum, layout and
@@ -16,6 +16,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/counters_table.h"
 #include "base/hist.h"
@@ -40,10 +41,12 @@ struct tw_stats;
  * that process lives.  run_dir NULL: private memory, nothing to read from outside. */
 int tw_stats_create(struct tw_stats **stats_p, const char *run_dir, const char *name,
 		    const char *program, struct tw_error *err) TW_MUST_USE;
-/* Adds a group before seal.  Pointers in *out become valid at tw_stats_seal(). `label` is copied. */
+/* Adds a group before seal.  *out is filled in by tw_stats_seal() and must stay where it is until
+ * then.  `label` (at most 127 bytes) is copied. */
 int tw_stats_add(struct tw_stats *stats, enum tw_set set, const char *label,
 		 struct tw_counters *out, struct tw_error *err) TW_MUST_USE;
-/* Lays the file out and publishes it (rename). */
+/* Lays the file out and publishes it (rename).  TW_EBUSY where another process took the name since
+ * tw_stats_create(). */
 int tw_stats_seal(struct tw_stats *stats, struct tw_error *err) TW_MUST_USE;
 /* Unmaps; `unlink_file` removes it. NULL ok. */
 void tw_stats_close(struct tw_stats *stats, bool unlink_file);
@@ -80,17 +83,23 @@ struct tw_stats_hist {
 	const char *group, *label, *name;
 	const struct tw_hist *hist;
 };
+/* file_name with its suffix: "pub1.counters".  Strings handed out live until the reader closes. */
 int tw_stats_open(struct tw_stats_reader **reader_p, const char *run_dir, const char *file_name,
 		  struct tw_error *err) TW_MUST_USE;
 const char *tw_stats_program(const struct tw_stats_reader *reader);
 int tw_stats_pid(const struct tw_stats_reader *reader);
+/* Whether that process still runs (and is not another one with the same pid). */
+bool tw_stats_alive(const struct tw_stats_reader *reader);
 uint32_t tw_stats_value_count(const struct tw_stats_reader *reader);
 void tw_stats_value_at(const struct tw_stats_reader *reader, uint32_t index,
 		       struct tw_stats_value *out);
 uint32_t tw_stats_hist_count(const struct tw_stats_reader *reader);
 void tw_stats_hist_at(const struct tw_stats_reader *reader, uint32_t index,
 		      struct tw_stats_hist *out);
-void tw_stats_reader_close(struct tw_stats_reader *reader);
+void tw_stats_reader_close(struct tw_stats_reader *reader); /* NULL ok */
+
+/* Writes docs/COUNTERS.md. */
+void tw_counters_document(FILE *out);
 
 /* Duty cycle of a hot loop: longest turn, turns over the threshold, empty turns (set "loop"). */
 struct tw_duty {

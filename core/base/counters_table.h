@@ -38,6 +38,7 @@
 	C(fh, FH, malformed_messages, COUNTER, "", "messages too short for their type")          \
 	C(fh, FH, id_collisions, COUNTER, "", "instruments refused: their hash id is taken")     \
 	C(fh, FH, instruments_refused, COUNTER, "", "instruments refused: the table is full")    \
+	C(fh, FH, instruments_unlisted, COUNTER, "", "instruments that the directory lacks")     \
 	C(fh, FH, instruments, GAUGE, "", "instruments known")                                   \
 	H(fh, FH, exchange_to_feedhandler, "exchange timestamp to feedhandler")
 
@@ -80,6 +81,8 @@
 	C(sub_channel, SUB_CHANNEL, bytes, COUNTER, "bytes", "message bytes delivered")            \
 	C(sub_channel, SUB_CHANNEL, unknown_messages, COUNTER, "",                                 \
 	  "messages of an unknown template")                                                       \
+	C(sub_channel, SUB_CHANNEL, unstamped, COUNTER, "",                                        \
+	  "latency samples left out because TS_BAD was set")                                       \
 	C(sub_channel, SUB_CHANNEL, gaps, COUNTER, "", "gaps seen")                                \
 	C(sub_channel, SUB_CHANNEL, repaired_by_line, COUNTER, "",                                 \
 	  "messages of a gap that another line or a late datagram filled")                         \
@@ -94,6 +97,8 @@
 	C(sub_channel, SUB_CHANNEL, held_max, MAX, "", "most datagrams ever in the reorder store") \
 	C(sub_channel, SUB_CHANNEL, store_full, COUNTER, "",                                       \
 	  "gaps given up because the reorder store was full")                                      \
+	C(sub_channel, SUB_CHANNEL, contradictions, COUNTER, "",                                   \
+	  "datagrams that contradict an announced end of session")                                 \
 	C(sub_channel, SUB_CHANNEL, session, GAUGE, "", "session number")                          \
 	C(sub_channel, SUB_CHANNEL, session_changes, COUNTER, "", "sessions begun")                \
 	C(sub_channel, SUB_CHANNEL, sessions_ended, COUNTER, "", "ends of session")                \

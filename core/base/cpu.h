@@ -15,7 +15,8 @@ unsigned int tw_cpu_allowed(void);
 int tw_cpu_pin(int cpu, struct tw_error *err);
 
 /* Resolves AUTO: YIELD where `hot_threads` of this host exceed the allowed CPUs, else SPIN; other
- * modes come back as they are.  *why (NULL allowed) gets a static sentence for the start-up line. */
+ * modes come back as they are.  *why (NULL allowed) gets a sentence for the start-up line, such as
+ * "3 hot threads on 2 CPUs: yield", which stays until this thread's next call. */
 enum tw_idle_mode tw_idle_resolve(enum tw_idle_mode mode, unsigned int hot_threads,
 				  const char **why);
 

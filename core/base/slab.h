@@ -1,5 +1,5 @@
 /* Memory that a NIC may read and write: page aligned, zeroed, on huge pages where they are to be
- * had (MAP_HUGETLB, else transparent), optionally locked.
+ * had (MAP_HUGETLB, else transparent), every page present from the start.
  *
  * Receive slots reserve the GRH: a slot is TW_SLAB_HEADROOM_BYTES of head-room and then the
  * datagram, so that the 40 GRH bytes end where the datagram starts on a cache line.
@@ -25,6 +25,8 @@ struct tw_slab {
 };
 
 int tw_slab_init(struct tw_slab *slab, size_t size_bytes, struct tw_error *err) TW_MUST_USE;
+/* Keeps it out of swap.  Needs RLIMIT_MEMLOCK or CAP_IPC_LOCK; on failure nothing has changed. */
+int tw_slab_lock(const struct tw_slab *slab, struct tw_error *err) TW_MUST_USE;
 void tw_slab_fini(struct tw_slab *slab); /* a zeroed or half-made slab is fine */
 
 /* Slots of one slab: count x (head-room + dgram_bytes), the datagram cache-line aligned. */

@@ -1,11 +1,15 @@
 /* libtidewire: ordered, gap-free market data from Tidewire channels.
  *
- * Threads    a handle belongs to one thread; only tw_sub_stats_read() may be called from another.
+ * Threads    a handle belongs to one thread; only tw_sub_stats_read(), tw_sub_info_read(),
+ *            tw_sub_channel_at() and tw_sub_mic() may be called from others, between open and close.
+ *            One background thread per process, with all signals blocked, keeps the clock.
  * Hot path   tw_sub_poll() never allocates, locks or logs; on `verbs` and `shm` it never enters the
  *            kernel, on `udp` it receives from a socket.
  * Ownership  events borrow receive buffers until the next tw_sub_poll(), tw_sub_wait() or
  *            tw_sub_close() on the same handle.  Copy what must live longer.
- * Errors     int: >= 0 is a result, < 0 is enum tw_status.
+ * Errors     int: >= 0 is a result, < 0 is enum tw_status.  Nothing is ever printed.
+ * ABI        structs with `size` grow at their end only: the caller sets size to sizeof() of the
+ *            struct that it was compiled with, and the library touches no more than that.
  * Units      *_ns Unix epoch wall clock; *_bytes octets; *_seq the first message is 1. */
 #ifndef TIDEWIRE_SUB_H
 #define TIDEWIRE_SUB_H
@@ -33,20 +37,26 @@ enum tw_event_type {
 	TW_EV_DOWN /* the channel cannot go on; tw_sub_error() says why, the others go on */
 };
 
-enum tw_event_flag { TW_EV_REPAIRED = 0x01 /* MSG: filled a gap */ };
+enum tw_event_flag {
+	TW_EV_REPAIRED = 0x01, /* MSG: filled a gap */
+	TW_EV_UNKNOWN =
+		0x02 /* MSG: a template or schema that this library does not know: skip it */
+};
 
+/* A MSG without UNKNOWN is at least as long as the struct of its template id, so that `data` may be
+ * used as one; a newer writer's may be longer. */
 struct tw_event {            /* 64 bytes, layout is ABI */
 	const uint8_t *data; /* MSG: struct tw_msg_head *, 8-byte aligned; else NULL */
 	uint64_t seq;
-	uint64_t end_seq; /* GAP and LOST: exclusive; MSG: seq + 1 */
+	uint64_t end_seq; /* GAP and LOST: exclusive; MSG: seq + 1; else seq */
 	uint64_t session;
-	uint64_t sent_ns; /* MSG: by the publisher */
-	uint64_t recv_ns; /* MSG: when its datagram was polled */
-	uint32_t len_bytes;
+	uint64_t sent_ns;   /* MSG: by the publisher */
+	uint64_t recv_ns;   /* MSG: when its datagram was polled */
+	uint32_t len_bytes; /* MSG: header and block */
 	uint16_t channel;
 	uint8_t type;  /* enum tw_event_type */
 	uint8_t flags; /* enum tw_event_flag */
-	uint8_t line;  /* 0 is A */
+	uint8_t line;  /* MSG, LINE_DOWN, LINE_UP: 0 is A */
 	uint8_t pad[7];
 };
 
@@ -54,7 +64,7 @@ struct tw_sub_conf {
 	size_t size;              /* of this struct; set by tw_sub_conf_init() */
 	const char *site_path;    /* the site's YAML file */
 	const char *as;           /* entry of this host, NULL: by host name */
-	const char *name;         /* of the counter file, NULL: "sub-PID" */
+	const char *name;         /* of the counter file; NULL: "sub-PID", then "sub-PID-2" ... */
 	const uint16_t *channels; /* ids; NULL: all of the site */
 	uint32_t channel_count;
 };
@@ -62,31 +72,43 @@ struct tw_sub_conf {
 TW_API void tw_sub_conf_init(struct tw_sub_conf *conf);
 
 /* Opens, joins the groups of every channel and line, registers counters under run_dir.  Blocking.
- * *sub_p is NULL on error. */
+ * Nothing of `conf` is kept.  *sub_p is NULL on error. */
 TW_API int tw_sub_open(struct tw_sub **sub_p, const struct tw_sub_conf *conf,
 		       struct tw_error *err) TW_MUST_USE;
 
 /* Fills in up to `max` events (at least 1) and returns how many; 0: nothing now.  Releases what the
- * previous call handed out.  A negative status is sticky: close and open again. */
+ * previous call handed out.  Returns with the first endpoint that had something, so that nobody's
+ * message waits for others' sockets: a result below `max` does not mean that nothing is left.
+ * A negative status is sticky: close and open again.  (TW_EARG for max 0 or no events is not.) */
 TW_API int tw_sub_poll(struct tw_sub *sub, struct tw_event *events, unsigned int max);
 
-/* For a consumer that would rather sleep: blocks until something may be there or `timeout_ns` is over.
- * Enters the kernel. */
+/* For a consumer that would rather sleep: blocks until something may be there (1) or `timeout_ns` is
+ * over (0).  It may wake early for a timer of its own, so poll after either.  Enters the kernel. */
 TW_API int tw_sub_wait(struct tw_sub *sub, uint64_t timeout_ns);
 
 /* One empty turn of the caller's loop, as the site's `idle` says (spin, yield, sleep). */
 TW_API void tw_sub_idle(struct tw_sub *sub);
 
-/* Why the handle (channel 0) or a channel failed; code TW_OK where it did not. */
+/* Why the handle (channel 0) or a channel failed; code TW_OK where it did not, TW_ENOTFOUND where the
+ * handle has no such channel.  The handle's thread only. */
 TW_API void tw_sub_error(const struct tw_sub *sub, uint16_t channel, struct tw_error *err);
 
 struct tw_sub_latency {
 	uint64_t count, p50_ns, p99_ns, p999_ns, max_ns;
+	uint64_t negative;  /* samples below 0 (clocks of two hosts disagree), counted as 0 */
+	uint64_t saturated; /* samples over 73 minutes: an old recording, not a latency */
 };
 struct tw_sub_line_stats {
-	uint64_t datagrams, first, duplicates, heartbeats, missing, reordered, foreign, malformed,
-		icrc_bad, fault_dropped, fault_duplicated, fault_reordered;
+	uint64_t datagrams; /* accepted: first + duplicates + heartbeats */
+	uint64_t first, duplicates, heartbeats, missing, reordered;
+	uint64_t foreign; /* all of foreign_* together */
+	uint64_t malformed, icrc_bad, fault_dropped, fault_duplicated, fault_reordered;
+	uint64_t bytes, stale, downs, receive_buffer_bytes;
+	uint64_t foreign_source, foreign_environment, foreign_channel, foreign_version,
+		foreign_replay, foreign_frames;
 	uint8_t up;
+	uint8_t present; /* the channel has this line */
+	uint8_t pad[6];
 };
 struct tw_sub_stats { /* of one channel */
 	size_t size;  /* set by the caller to sizeof(struct tw_sub_stats) */
@@ -94,16 +116,56 @@ struct tw_sub_stats { /* of one channel */
 		repaired_by_snapshot, lost_ranges, lost_messages, session_changes, sessions_ended,
 		unknown_messages;
 	struct tw_sub_line_stats lines[2];
+	/* The first three legs are sampled at the first message of a datagram, which has waited
+	 * longest; received_to_consumed and its count are of messages. */
 	struct tw_sub_latency exchange_to_feedhandler, feedhandler_to_sent, sent_to_received,
 		received_to_consumed, repair;
+	uint64_t unstamped; /* samples left out of the first two legs: TS_BAD was set */
+	uint64_t bytes, holes, held_datagrams, held_max, store_full, contradictions;
 };
-/* Any thread. TW_ENOTFOUND: the handle has no such channel. */
+/* Any thread; each figure is whole, together they are not of one instant.  TW_ENOTFOUND: the handle
+ * has no such channel. */
 TW_API int tw_sub_stats_read(const struct tw_sub *sub, uint16_t channel, struct tw_sub_stats *out);
+
+/* What open found and chose; strings live as long as the handle. */
+struct tw_sub_info {
+	size_t size; /* set by the caller to sizeof(struct tw_sub_info) */
+	const char *site, *environment;
+	const char *host, *host_why;           /* entry of the site file, and why that one */
+	const char *transport, *transport_why; /* "udp", and why */
+	const char *idle, *idle_why;           /* "spin", "yield" or "event", and why */
+	const char *clock_source;              /* "tsc" or "vdso" */
+	const char *receive_stamp;             /* "poll": queueing lies in sent_to_received */
+	const char *run_dir, *counters;        /* directory, and name of the counter file in it */
+	uint32_t channel_count;
+	int32_t cpu;          /* the site's CPU for a subscriber of this host, -1: none */
+	uint8_t fault_active; /* the fault layer loses, doubles or delays datagrams: an alarm */
+	uint8_t accepts_replay;
+	uint8_t pad[6];
+};
+TW_API int tw_sub_info_read(const struct tw_sub *sub, struct tw_sub_info *out);
+
+struct tw_sub_channel_info {
+	size_t size; /* set by the caller to sizeof(struct tw_sub_channel_info) */
+	const char *name;
+	uint32_t groups[2]; /* IPv4 in host order, 0: no such line */
+	uint16_t id;
+	uint8_t pad[6];
+};
+/* Channels of the handle in the order of their opening; TW_ENOTFOUND past the last one. */
+TW_API int tw_sub_channel_at(const struct tw_sub *sub, uint32_t index,
+			     struct tw_sub_channel_info *out);
 
 /* MIC of a venue id as the site names it; NULL where it is unknown. */
 TW_API const char *tw_sub_mic(const struct tw_sub *sub, uint16_t venue_id);
 
 TW_API void tw_sub_close(struct tw_sub *sub); /* NULL ok, never fails */
+
+#ifdef __cplusplus
+static_assert(sizeof(void *) != 8 || sizeof(struct tw_event) == 64, "an event is a cache line");
+#else
+_Static_assert(sizeof(void *) != 8 || sizeof(struct tw_event) == 64, "an event is a cache line");
+#endif
 
 #ifdef __cplusplus
 }
