@@ -20,7 +20,7 @@ enum tw_dgram_verdict {
 	TW_DGRAM_MAGIC,   /* not ours */
 	TW_DGRAM_VERSION, /* another major */
 	TW_DGRAM_HEADER,  /* header_bytes, flags or sequences that contradict themselves */
-	TW_DGRAM_MESSAGES /* messages do not fill payload_bytes exactly msg_count times */
+	TW_DGRAM_MESSAGES /* not exactly msg_count well-formed messages in payload_bytes */
 };
 
 /* A datagram that holds; points into the caller's bytes. */
@@ -33,10 +33,13 @@ struct tw_dgram {
 };
 
 /* `data` must be 8-byte aligned.  Checks, in this order: length, magic, major, header_bytes (>= 64,
- * multiple of 8), payload within len, sequences (>= 1, no wrap), flags (END only with HEARTBEAT, HOLE
- * not with HEARTBEAT; heartbeats and holes carry no messages; a hole's end is past its begin; a
- * datagram that is neither has at least one message), and each message (block_length at least that
- * of the common head, a multiple of 8, at most TW_MSG_MAX_BYTES with its header). */
+ * multiple of 8), payload within len, len within TW_WIRE_DGRAM_MAX_BYTES, session and sequences (>= 1,
+ * no wrap), flags (END only with HEARTBEAT, HOLE not with HEARTBEAT; heartbeats and holes carry no
+ * messages; a hole's end is past its begin; a datagram that is neither has at least one message), and
+ * each message (our schema; block_length a multiple of 8, at least that of the common head and of the
+ * known template's struct, at most TW_MSG_MAX_BYTES with its header).  So the messages of an accepted
+ * datagram may be read through the struct of their template.  Flags that are not known are ignored.
+ * *out is set only on TW_DGRAM_OK. */
 enum tw_dgram_verdict tw_dgram_parse(struct tw_dgram *out, const void *data, size_t len_bytes);
 const char *tw_dgram_verdict_text(enum tw_dgram_verdict verdict);
 
@@ -71,7 +74,10 @@ enum tw_field_type {
 	TW_FIELD_CHAR,
 	TW_FIELD_SIDE,
 	TW_FIELD_CONDITIONS,
-	TW_FIELD_ENUM
+	TW_FIELD_ENUM,
+	TW_FIELD_BOOL,     /* u8, 0 is false */
+	TW_FIELD_SIDE_QTY, /* quantity at the price just before it: none where that is PRICE_NONE */
+	TW_FIELD_RAW       /* bytes of the venue: as TEXT, but a space is not padding */
 };
 struct tw_field {
 	const char *name;
@@ -87,5 +93,10 @@ struct tw_msg_desc {
 	const struct tw_field *fields; /* without the common head and padding */
 };
 const struct tw_msg_desc *tw_msg_describe(uint16_t template_id); /* NULL for an unknown one */
+
+/* Names as output and tidewire.xml spell them, NULL for an unknown value; `bit` counts from 0. */
+const char *tw_side_name(uint8_t side);
+const char *tw_msg_flag_name(unsigned int bit);
+const char *tw_cond_name(unsigned int bit);
 
 #endif
