@@ -44,12 +44,12 @@ struct tw_fabric_conf {
 	uint32_t mtu_bytes; /* largest Tidewire datagram */
 	uint8_t tos;        /* DSCP << 2 of the live class */
 	uint8_t ttl;
-	uint32_t rcvbuf_bytes; /* wanted */
+	uint32_t rcvbuf_bytes; /* wanted, for each endpoint */
 	enum {
 		TW_GSO_AUTO = 0,
 		TW_GSO_ON,
 		TW_GSO_OFF
-	} gso; /* AUTO: on lo and veth, elsewhere off */
+	} gso; /* sending: AUTO on lo and veth, elsewhere off; receiving: GRO unless OFF */
 	struct tw_fabric_line lines[TW_FABRIC_MAX_LINES];
 };
 
@@ -57,12 +57,13 @@ struct tw_rx_endpoint { /* what to receive */
 	uint32_t group; /* IPv4 multicast, host order */
 	uint8_t line;
 	struct tw_counters
-		counters; /* TW_SET_sub_line: icrc_bad, foreign_frames, receive_buffer_bytes */
+		counters; /* TW_SET_sub_line: icrc_bad, foreign_frames, receive_buffer_bytes, fault_* */
 };
 struct tw_tx_endpoint {
-	uint32_t groups[TW_FABRIC_MAX_LINES];             /* 0: the channel has no such line */
-	uint32_t publisher;                               /* goes into the source QP number */
-	struct tw_counters counters[TW_FABRIC_MAX_LINES]; /* TW_SET_pub_line */
+	uint32_t groups[TW_FABRIC_MAX_LINES]; /* 0: the channel has no such line */
+	uint32_t publisher;                   /* goes into the source QP number */
+	/* TW_SET_pub_line, all of it: datagrams and bytes are those that the line has taken */
+	struct tw_counters counters[TW_FABRIC_MAX_LINES];
 };
 
 struct tw_tx_dgram {
@@ -91,7 +92,8 @@ struct tw_tx {
 	const struct tw_tx_ops *ops;
 };
 
-/* 0..max datagrams, or a negative status (the endpoint is gone: open again). */
+/* 0..max datagrams, or a negative status (the endpoint is gone: open again).  At most
+ * TW_RX_BATCH come at once; what is there beyond that or max stays for the next poll, in order. */
 static inline int tw_rx_poll(struct tw_rx *rx, uint32_t endpoint, struct tw_rx_dgram *out,
 			     unsigned int max)
 {

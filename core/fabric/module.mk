@@ -1,2 +1,5 @@
 # sources of core/fabric
 LIB_DIRS += core/fabric
+TW_SRCS += core/fabric/fabric.c core/fabric/fault.c \
+	core/fabric/udp/gf2.c core/fabric/udp/roce.c core/fabric/udp/udp_rx.c \
+	core/fabric/udp/udp_socket.c core/fabric/udp/udp_tx.c

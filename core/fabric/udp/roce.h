@@ -1,0 +1,80 @@
+/* RoCE v2 UD SEND frames as a UDP payload: BTH (12), DETH (8), datagram, ICRC (4).
+ *
+ * ICRC      CRC-32 over 8 bytes of ones, the IP header (ToS, TTL, checksum as ones), the UDP header
+ *           (checksum as ones), the BTH (its byte 4 as ones) and the rest; stored little-endian.
+ *           The first 56 of those bytes, up to the DETH, are kept as an image and patched.
+ * Sending   a datagram's own CRC is computed once and joined with each line's header CRC.
+ * Receiving the IP header does not reach a socket.  All of it is known but the identification, which
+ *           is solved for: docs/decisions/001-udp-icrc-check.md says what that leaves unchecked.
+ * Hostile   tw_roce_accept() takes any bytes and reads none past `len_bytes`.
+ * Threads   pure functions on the caller's memory.
+ * Units     addresses and ports in host order. */
+#ifndef TW_FABRIC_UDP_ROCE_H
+#define TW_FABRIC_UDP_ROCE_H
+
+#include <stdint.h>
+
+#include "tidewire/wire.h"
+
+#define TW_ROCE_BTH_BYTES      12u
+#define TW_ROCE_DETH_BYTES     8u
+#define TW_ROCE_HDR_BYTES      (TW_ROCE_BTH_BYTES + TW_ROCE_DETH_BYTES)
+#define TW_ROCE_ICRC_BYTES     4u
+#define TW_ROCE_OVERHEAD_BYTES (TW_ROCE_HDR_BYTES + TW_ROCE_ICRC_BYTES)
+#define TW_ROCE_IP_UDP_BYTES   28u
+#define TW_ROCE_IMAGE_BYTES    (8u + TW_ROCE_IP_UDP_BYTES + TW_ROCE_HDR_BYTES)
+#define TW_ROCE_UD_SEND        0x64u /* BTH opcode: UD, SEND only */
+#define TW_ROCE_PKEY           0xffffu
+
+/* Powers of x for every datagram length of k 4-byte words. */
+struct tw_roce_powers { /* const after init */
+	/* joins: what stands before a datagram moves by its length */
+	uint32_t join[TW_WIRE_DGRAM_MAX_BYTES / 4 + 1];
+	/* solves: from the end of the covered bytes back to the IP identification */
+	uint32_t solve[TW_WIRE_DGRAM_MAX_BYTES / 4 + 1];
+};
+void tw_roce_powers_init(struct tw_roce_powers *powers);
+
+/* One direction between two addresses: the image of the covered header bytes. */
+struct tw_roce_flow {
+	uint8_t image[TW_ROCE_IMAGE_BYTES];
+	uint32_t psn; /* sender: of the next frame, 24 bits */
+};
+
+/* Nonzero 24-bit source QP number of a publisher: neither 0 nor 1, which are management's, nor the
+ * multicast QP. */
+uint32_t tw_roce_source_qp(uint32_t publisher);
+
+void tw_roce_sender_init(struct tw_roce_flow *flow, uint32_t src_addr, uint16_t src_port,
+			 uint32_t group, uint32_t source_qp);
+/* CRC of a datagram's own bytes, for tw_roce_seal(). */
+uint32_t tw_roce_crc(const void *data, uint32_t len_bytes);
+/* Writes the frame's header and ICRC for the flow's next PSN.  `ip_id` is what the kernel will write
+ * into the IP header: 0, or the segment's index under GSO.  len_bytes: a multiple of 4, at most
+ * TW_WIRE_DGRAM_MAX_BYTES. */
+void tw_roce_seal(struct tw_roce_flow *flow, const struct tw_roce_powers *powers,
+		  uint32_t len_bytes, uint32_t dgram_crc, uint16_t ip_id,
+		  uint8_t hdr[TW_ROCE_HDR_BYTES], uint8_t icrc[TW_ROCE_ICRC_BYTES]);
+
+enum tw_roce_verdict {
+	TW_ROCE_OK = 0,
+	TW_ROCE_FOREIGN, /* not a UD SEND of ours: length, opcode, pad, P_Key, QP or Q_Key */
+	TW_ROCE_ICRC_BAD
+};
+struct tw_roce_ud {         /* an accepted frame */
+	uint32_t len_bytes; /* of the datagram, which begins TW_ROCE_HDR_BYTES into the frame */
+	uint32_t psn;
+	uint32_t source_qp;
+	uint16_t ip_id; /* as the ICRC implies it */
+};
+
+void tw_roce_receiver_init(struct tw_roce_flow *flow, uint32_t group);
+/* Before frames of another sender. */
+void tw_roce_receiver_from(struct tw_roce_flow *flow, uint32_t src_addr, uint16_t src_port);
+/* Judges one frame.  `ip_id` is the likely identification: where it is right all 32 bits of the ICRC
+ * are checked, where not, 16.  *out is set where the verdict is TW_ROCE_OK. */
+enum tw_roce_verdict tw_roce_accept(struct tw_roce_flow *flow, const struct tw_roce_powers *powers,
+				    const uint8_t *frame, uint32_t len_bytes, uint32_t mtu_bytes,
+				    uint16_t ip_id, struct tw_roce_ud *out);
+
+#endif
