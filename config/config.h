@@ -64,7 +64,7 @@ struct tw_site_channel {
 	uint32_t levels;               /* depth `levels` */
 	uint32_t groups[TW_MAX_LINES]; /* IPv4, host order; 0: no such line */
 	uint32_t lines;                /* 1 or 2 */
-	char **symbols;                /* NULL-terminated; {"*"} is all */
+	char **symbols;                /* NULL-terminated, sorted; {"*"} is all */
 };
 
 struct tw_site_feedhandler {
@@ -73,7 +73,7 @@ struct tw_site_feedhandler {
 	uint16_t venue_id;
 	char protocol[32];        /* row of the feedhandler's table, checked there: "tops16" */
 	char session[32];         /* "iextp"; empty: the protocol's usual one */
-	char file[TW_FILE_BYTES]; /* input.file; empty where the input is live */
+	char file[TW_FILE_BYTES]; /* input.file, joined to the site file's folder where relative */
 	uint32_t speed_pct;       /* input.speed_pct: 100 as captured, 0 as fast as it goes */
 	uint32_t rate_msgs;       /* input.rate: at most so many messages a second, 0: no limit */
 	char directory[TW_FILE_BYTES]; /* symbol-sorted directory file, may be empty */
@@ -89,7 +89,7 @@ struct tw_site_publisher {
 	uint32_t channels[64]; /* indices */
 	uint32_t channel_count;
 	uint32_t history_ms, peak_mbps;
-	uint64_t history_bytes; /* derived */
+	uint64_t history_bytes; /* derived: log of one channel, without control line */
 	uint32_t heartbeat_min_us, heartbeat_ms;
 	uint32_t repair_port;
 };
@@ -103,6 +103,8 @@ struct tw_site_subscriber {
 	uint32_t repair[16]; /* indices into publishers */
 	uint32_t repair_count;
 };
+
+struct tw_site_origins; /* which line each value came from, for `show` and errors */
 
 struct tw_site {
 	char path[TW_FILE_BYTES];
@@ -121,6 +123,7 @@ struct tw_site {
 	struct tw_site_feedhandler *feedhandlers;
 	struct tw_site_publisher *publishers;
 	uint32_t host_count, venue_count, channel_count, feedhandler_count, publisher_count;
+	struct tw_site_origins *origins;
 };
 
 /* Reads, checks and derives.  *site_p is NULL on error; err->text is one line with file, line, key,
@@ -132,7 +135,7 @@ int tw_site_parse(struct tw_site **site_p, const char *path, const void *data, s
 void tw_site_free(struct tw_site *site); /* NULL ok */
 
 /* This process's host entry: by `as` (host name, feedhandler or publisher name) where it is given,
- * else by the machine's host name, else the only one.  `why` gets one sentence for the start-up line.
+ * else by the machine's host name, else the only one.  `why` says why, for the start-up line: "asked for by name".
  * Returns the index or TW_ENOTFOUND. */
 int tw_site_find_host(const struct tw_site *site, const char *as, char why[128],
 		      struct tw_error *err);
