@@ -1,0 +1,161 @@
+/* The pipeline of one venue feed: datagrams -> session layer -> decoder -> normalized messages.
+ *
+ * No I/O and no clock: datagrams go in with their receive time, messages come out through the sink.
+ * The process, tests, fuzzers and replay inside a consumer drive the same code.
+ * Threads    one.
+ * Memory     all of it is made by tw_feed_create(); nothing is allocated per packet.
+ * Receive time  of a file it is the capture's own timestamp, whatever the replay's speed: that is when
+ *            the message was received, and recv_delta_ns stays the figure that it was on that day. */
+#ifndef TW_FEEDHANDLER_FEED_H
+#define TW_FEEDHANDLER_FEED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "base/counters.h"
+#include "feedhandler/input.h"
+#include "feedhandler/instruments.h"
+#include "feedhandler/protocol.h"
+#include "feedhandler/session.h"
+#include "tidewire/msg.h"
+
+#define TW_FEED_MAX_CHANNELS        16u
+#define TW_FEED_DEFAULT_INSTRUMENTS 65536u
+
+struct tw_feed_sink {
+	/* One message for every channel whose bit is set; the bytes are the caller's again on return. */
+	void (*message)(void *ctx, const struct tw_msg_head *msg, uint32_t len_bytes,
+			uint32_t channels);
+	void *ctx;
+};
+
+struct tw_feed_conf { /* the symbols are borrowed until destroy, all else only during create */
+	const char *protocol;  /* of the registry */
+	const char *session;   /* NULL or empty: the protocol's usual one */
+	const char *directory; /* symbol-sorted file, NULL or empty: none */
+	uint16_t venue_id;
+	const char *mic; /* four characters, NULL where unknown */
+	uint32_t channel_count;
+	char *const
+		*symbols[TW_FEED_MAX_CHANNELS]; /* per channel, NULL-terminated; NULL or "*": all */
+	uint32_t max_instruments;               /* 0: TW_FEED_DEFAULT_INSTRUMENTS */
+	struct tw_feed_sink sink;
+	struct tw_counters counters; /* of TW_SET_fh; its histograms may be NULL */
+};
+
+struct tw_feed_filter {
+	const char **symbols; /* sorted */
+	uint32_t count;
+	bool all;
+};
+
+struct tw_feed { /* fields are const after create, but for the state of the parts */
+	const struct tw_protocol *protocol;
+	const struct tw_session *session;
+	void *session_state;
+	struct tw_feed_sink sink;
+	struct tw_counters counters;
+	struct tw_instruments instruments;
+	uint32_t all_channels; /* a bit for each */
+	uint16_t venue_id;
+	char mic[4];
+	struct tw_directory directory;
+	struct tw_feed_filter filters[TW_FEED_MAX_CHANNELS];
+	uint32_t channel_count;
+	struct tw_input_counts input_seen; /* already in the counters */
+};
+
+/* TW_ECONFIG: unknown names, a bad directory file, or two configured symbols whose hashes are equal
+ * (the text names both; a directory file cures it). */
+int tw_feed_create(struct tw_feed **feed_p, const struct tw_feed_conf *conf,
+		   struct tw_error *err) TW_MUST_USE;
+void tw_feed_destroy(struct tw_feed *feed); /* NULL ok */
+
+static inline void tw_feed_packet(struct tw_feed *feed, const struct tw_packet *packet)
+{
+	feed->session->packet(feed, feed->session_state, packet);
+}
+
+/* Brings what the input has counted into the feed's counters. */
+void tw_feed_count_input(struct tw_feed *feed, const struct tw_input *input);
+
+/* Runs an input that can wait to its end.  TW_OK (see input->warning), or what stopped it. */
+int tw_feed_run(struct tw_feed *feed, struct tw_input *input, struct tw_error *err) TW_MUST_USE;
+
+/* ---- for session layers ---- */
+
+static inline void tw_feed_count(struct tw_feed *feed, enum tw_fh_counter index, uint64_t n)
+{
+	tw_counter_add(&feed->counters, (unsigned int)index, n);
+}
+
+static inline void tw_feed_venue_msg(struct tw_feed *feed, const struct tw_venue_msg *msg)
+{
+	tw_feed_count(feed, TW_FH_venue_messages, 1);
+	feed->protocol->message(feed, msg);
+}
+
+/* The venue has begun another session: its definitions are due again. */
+void tw_feed_session_changed(struct tw_feed *feed);
+
+/* ---- for decoders ---- */
+
+/* The common head of everything that comes from `msg`, but for kind and instrument.  A time before
+ * 1970 is no time: exchange_ns is then 0, TS_BAD is set and the value counted as unknown. */
+struct tw_msg_head tw_feed_stamp(struct tw_feed *feed, const struct tw_venue_msg *msg,
+				 int64_t exchange_ns, uint16_t flags);
+
+static inline void tw_feed_kind(struct tw_msg_head *head, enum tw_msg_kind kind, size_t msg_bytes)
+{
+	head->sbe = (struct tw_msg_sbe){
+		.block_length = (uint16_t)(msg_bytes - sizeof(struct tw_msg_sbe)),
+		.template_id = (uint16_t)kind,
+		.schema_id = TW_MSG_SCHEMA_ID,
+		.version = TW_MSG_SCHEMA_VERSION,
+	};
+}
+
+/* Cold half of tw_feed_instrument(): filters, gives the id, counts refusals. */
+struct tw_instrument *tw_feed_first_sight(struct tw_feed *feed, uint64_t key,
+					  const char symbol[TW_SYMBOL_BYTES]);
+/* Sends the definition that says no more than the symbol, and marks the instrument defined. */
+void tw_feed_define(struct tw_feed *feed, struct tw_instrument *instrument,
+		    const struct tw_msg_head *head);
+/* What every definition of this feed has alike; the decoder adds what its message says. */
+struct tw_msg_instrument_definition tw_feed_definition(const struct tw_feed *feed,
+						       const struct tw_instrument *instrument,
+						       const struct tw_msg_head *head);
+
+static inline void tw_feed_emit(struct tw_feed *feed, const struct tw_msg_head *msg,
+				uint32_t channels)
+{
+	feed->sink.message(feed->sink.ctx, msg,
+			   (uint32_t)sizeof(struct tw_msg_sbe) + msg->sbe.block_length, channels);
+}
+
+/* One message of an instrument, after its definition where that is due. */
+static inline void tw_feed_send(struct tw_feed *feed, struct tw_instrument *instrument,
+				const struct tw_msg_head *msg)
+{
+	if (__builtin_expect(!instrument->defined, 0)) {
+		tw_feed_define(feed, instrument, msg);
+	}
+	tw_feed_emit(feed, msg, instrument->channels);
+}
+
+/* YYYYMMDD in the venue's zone (tw_protocol.zone_seconds), 0 for time 0. */
+uint32_t tw_feed_date(const struct tw_feed *feed, uint64_t exchange_ns);
+
+/* A venue's fixed-point price to 1e-9: `factor` is 1e9 over the venue's scale.  False where it does not
+ * fit; *price is then PRICE_NONE. */
+static inline bool tw_feed_price(int64_t raw, int64_t factor, int64_t *price)
+{
+	if (__builtin_mul_overflow(raw, factor, price)) {
+		*price = TW_PRICE_NONE;
+		return false;
+	}
+	return true;
+}
+
+#endif

@@ -1,0 +1,339 @@
+/* The feedhandler process but for its hot thread; see feedhandler.h. */
+#include "feedhandler/feedhandler.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/log.h"
+#include "base/rundir.h"
+#include "feedhandler/registry.h"
+
+static const struct tw_site_channel *channel_conf(const struct tw_site *site,
+						  const struct tw_site_feedhandler *conf,
+						  uint32_t i)
+{
+	return &site->channels[conf->channels[i]];
+}
+
+static void feed_conf(struct tw_feed_conf *out, const struct tw_site *site,
+		      const struct tw_site_feedhandler *conf, struct tw_counters counters)
+{
+	*out = (struct tw_feed_conf){
+		.protocol = conf->protocol,
+		.session = conf->session,
+		.directory = conf->directory,
+		.venue_id = conf->venue_id,
+		.mic = tw_site_mic(site, conf->venue_id),
+		.channel_count = conf->channel_count,
+		.counters = counters,
+	};
+	for (uint32_t i = 0; i < conf->channel_count && i < TW_FEED_MAX_CHANNELS; i++) {
+		out->symbols[i] = channel_conf(site, conf, i)->symbols;
+	}
+}
+
+static int open_input(struct tw_input **input_p, const struct tw_site_feedhandler *conf,
+		      struct tw_error *err)
+{
+	const struct tw_input_kind *kind;
+	int rc = tw_registry_input(&kind, conf, err);
+	return rc == TW_OK ? kind->open(input_p, conf, err) : rc;
+}
+
+static int open_counters(struct tw_feedhandler *fh, struct tw_error *err)
+{
+	char name[TW_NAME_BYTES + 16];
+	(void)snprintf(name, sizeof(name), "feedhandler-%s", fh->conf->name);
+	int rc = tw_stats_create(&fh->stats, fh->site->run_dir, name, fh->app->program, err);
+	if (rc == TW_OK) {
+		rc = tw_stats_add(fh->stats, TW_SET_loop, "feedhandler", &fh->duty.counters, err);
+	}
+	if (rc == TW_OK) {
+		rc = tw_stats_add(fh->stats, TW_SET_fh, fh->conf->name, &fh->counters, err);
+	}
+	for (uint32_t i = 0; rc == TW_OK && i < fh->channel_count; i++) {
+		(void)snprintf(name, sizeof(name), "channel %u", fh->channels[i].conf->id);
+		rc = tw_stats_add(fh->stats, TW_SET_fh_channel, name, &fh->channels[i].counters,
+				  err);
+	}
+	if (rc == TW_OK) {
+		rc = tw_stats_seal(fh->stats, err);
+	}
+	if (rc == TW_OK) {
+		tw_duty_init(&fh->duty, fh->duty.counters, fh->site->slow_turn_us * UINT64_C(1000));
+	}
+	return rc;
+}
+
+static int open_buses(struct tw_feedhandler *fh, struct tw_error *err)
+{
+	for (uint32_t i = 0; i < fh->channel_count; i++) {
+		struct tw_feedhandler_channel *channel = &fh->channels[i];
+		struct tw_bus_conf conf = {
+			.run_dir = fh->site->run_dir,
+			.channel = channel->conf->id,
+			.size_bytes = (size_t)fh->conf->bus_kbytes * 1024,
+			.wall_ns = tw_wall_ns(),
+		};
+		int rc = tw_bus_create(&channel->writer, &conf, 0, err);
+		if (rc != TW_OK) {
+			return rc;
+		}
+		channel->session = tw_bus_writer_session(channel->writer);
+		tw_counter_set(&channel->counters, TW_FH_CHANNEL_session, channel->session);
+		tw_counter_set(&channel->counters, TW_FH_CHANNEL_next_seq,
+			       tw_bus_writer_next_seq(channel->writer));
+	}
+	return TW_OK;
+}
+
+int tw_feedhandler_open(struct tw_feedhandler **fh_p, const struct tw_site *site, uint32_t index,
+			struct tw_app *app, struct tw_error *err)
+{
+	*fh_p = NULL;
+	struct tw_feedhandler *fh = calloc(1, sizeof(*fh));
+	if (fh == NULL) {
+		return tw_fail(err, TW_ENOMEM, "feedhandler: out of memory");
+	}
+	fh->site = site;
+	fh->conf = &site->feedhandlers[index];
+	fh->app = app;
+	fh->channel_count = fh->conf->channel_count;
+	fh->pace = (struct tw_pace){ .speed_pct = fh->conf->speed_pct,
+				     .rate_msgs = fh->conf->rate_msgs };
+	fh->idle.mode = tw_idle_resolve(site->idle, tw_site_hot_threads(site, fh->conf->host),
+					&fh->idle_why);
+	for (uint32_t i = 0; i < fh->channel_count; i++) {
+		fh->channels[i].conf = channel_conf(site, fh->conf, i);
+	}
+	tw_clock_init();
+	int rc = open_input(&fh->input, fh->conf, err);
+	if (rc == TW_OK) {
+		fh->gated = fh->input->waits;
+		rc = tw_rundir_ensure(site->run_dir, err);
+	}
+	if (rc == TW_OK) {
+		rc = open_counters(fh, err);
+	}
+	if (rc == TW_OK) {
+		struct tw_feed_conf conf;
+		feed_conf(&conf, site, fh->conf, fh->counters);
+		conf.sink = (struct tw_feed_sink){ .message = tw_feedhandler_message, .ctx = fh };
+		rc = tw_feed_create(&fh->feed, &conf, err);
+	}
+	if (rc == TW_OK) {
+		rc = open_buses(fh, err);
+	}
+	if (rc != TW_OK) {
+		tw_feedhandler_close(fh);
+		return rc;
+	}
+	*fh_p = fh;
+	return TW_OK;
+}
+
+void tw_feedhandler_close(struct tw_feedhandler *fh)
+{
+	if (fh == NULL) {
+		return;
+	}
+	for (uint32_t i = 0; i < fh->channel_count; i++) {
+		tw_bus_writer_close(fh->channels[i].writer);
+	}
+	tw_feed_destroy(fh->feed);
+	tw_stats_close(fh->stats, false); /* the last figures stay readable until the next start */
+	tw_input_close(fh->input);
+	free(fh);
+}
+
+int tw_feedhandler_start(struct tw_feedhandler *fh, struct tw_error *err)
+{
+	for (uint32_t i = 0; i < fh->channel_count; i++) {
+		tw_log(TW_LOG_INFO, "channel %u %s: session %" PRIu64 ", bus of %" PRIu32 " KB",
+		       fh->channels[i].conf->id, fh->channels[i].conf->name,
+		       fh->channels[i].session, fh->conf->bus_kbytes);
+	}
+	tw_log(TW_LOG_INFO, "idle: %s", fh->idle_why);
+	int rc = tw_thread_start(&fh->thread, "tw-feedhandler", tw_feedhandler_hot, fh, err);
+	fh->started = rc == TW_OK;
+	return rc;
+}
+
+static void log_phase(struct tw_feedhandler *fh)
+{
+	int phase = atomic_load_explicit(&fh->phase, memory_order_relaxed); /* orders nothing */
+	if (phase == fh->phase_logged) {
+		return;
+	}
+	fh->phase_logged = phase;
+	switch (phase) {
+	case TW_FH_WAITING:
+		tw_log(TW_LOG_INFO, "waiting for the publisher of every channel");
+		break;
+	case TW_FH_RUNNING:
+		tw_log(TW_LOG_INFO, "reading %s", fh->conf->file);
+		break;
+	case TW_FH_DRAINING:
+		tw_log(TW_LOG_INFO, "the input has ended, waiting until all of it is sent");
+		break;
+	default:
+		break;
+	}
+}
+
+/* Logs when a counter has grown since it was last looked at. */
+static void log_growth(const struct tw_feedhandler *fh, enum tw_fh_counter index, uint64_t *logged,
+		       const char *text)
+{
+	uint64_t now = tw_counter_get(&fh->counters, (unsigned int)index);
+	if (now != *logged) {
+		tw_log(TW_LOG_WARNING, "%s: %" PRIu64 " so far", text, now);
+		*logged = now;
+	}
+}
+
+void tw_feedhandler_tick(void *fh_p)
+{
+	struct tw_feedhandler *fh = fh_p;
+	log_phase(fh);
+	log_growth(fh, TW_FH_missing_messages, &fh->gaps_logged,
+		   "gaps in the venue's sequence, missing messages");
+	log_growth(fh, TW_FH_id_collisions, &fh->collisions_logged,
+		   "instruments refused because their id is taken (a directory file cures it)");
+	log_growth(fh, TW_FH_instruments_refused, &fh->refused_logged,
+		   "messages dropped because the instrument table is full");
+}
+
+int tw_feedhandler_join(struct tw_feedhandler *fh)
+{
+	if (!fh->started) {
+		return 0;
+	}
+	(void)pthread_join(fh->thread, NULL);
+	fh->started = false;
+	tw_feedhandler_tick(fh);
+	if (fh->input->warning.code != TW_OK) {
+		tw_log(TW_LOG_WARNING, "%s", fh->input->warning.text);
+	}
+	if (fh->error.code != TW_OK) {
+		tw_log(TW_LOG_ERROR, "%s", fh->error.text);
+	}
+	for (uint32_t i = 0; i < fh->channel_count; i++) {
+		const struct tw_feedhandler_channel *channel = &fh->channels[i];
+		tw_log(TW_LOG_INFO,
+		       "channel %u %s: session %" PRIu64 " ended after %" PRIu64 " messages",
+		       channel->conf->id, channel->conf->name, channel->session,
+		       tw_counter_get(&channel->counters, TW_FH_CHANNEL_messages));
+	}
+	return fh->exit_status;
+}
+
+static void json_text(FILE *out, const char *text)
+{
+	(void)fputc('"', out);
+	for (const char *p = text; *p != '\0'; p++) {
+		unsigned char c = (unsigned char)*p;
+		if (c == '"' || c == '\\') {
+			(void)fprintf(out, "\\%c", c);
+		} else if (c < 0x20 || c == 0x7f) {
+			(void)fprintf(out, "\\u%04x", c);
+		} else {
+			(void)fputc(c, out);
+		}
+	}
+	(void)fputc('"', out);
+}
+
+static void json_latency(FILE *out, const char *name, const struct tw_hist *hist)
+{
+	struct tw_hist_summary s;
+	tw_hist_summarize(hist, &s);
+	(void)fprintf(out,
+		      "  \"%s\": { \"count\": %" PRIu64 ", \"mean_ns\": %" PRIu64
+		      ", \"p50_ns\": %" PRIu64 ", \"p99_ns\": %" PRIu64 ", \"max_ns\": %" PRIu64
+		      ", \"negative\": %" PRIu64 " },\n",
+		      name, s.count, s.mean_ns, s.p50_ns, s.p99_ns, s.max_ns, s.negative);
+}
+
+void tw_feedhandler_summary(const struct tw_feedhandler *fh, FILE *out)
+{
+#define NAME_OF(set, SET, name, kind, unit, help) #name,
+#define NOTHING(set, SET, name, help)
+	static const char *const names[] = { TW_COUNTERS_fh(NAME_OF, NOTHING) };
+#undef NAME_OF
+#undef NOTHING
+	(void)fprintf(out, "{\n  \"program\": \"%s\",\n  \"version\": \"%s\",\n  \"name\": ",
+		      fh->app->program, TW_VERSION);
+	json_text(out, fh->conf->name);
+	(void)fprintf(out, ",\n  \"environment\": \"%s\",\n  \"protocol\": \"%s\",\n  \"file\": ",
+		      fh->site->production ? "production" : "test", fh->conf->protocol);
+	json_text(out, fh->conf->file);
+	(void)fprintf(out, ",\n  \"exit_status\": %d,\n  \"error\": ", fh->exit_status);
+	json_text(out, fh->error.text);
+	(void)fprintf(out, ",\n  \"warning\": ");
+	json_text(out, fh->input->warning.text);
+	(void)fprintf(out, ",\n  \"elapsed_ns\": %" PRIu64 ",\n  \"clock\": \"%s\",\n",
+		      fh->ended_ns - fh->begun_ns, tw_clock_source());
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		(void)fprintf(out, "  \"%s\": %" PRIu64 ",\n", names[i],
+			      tw_counter_get(&fh->counters, (unsigned int)i));
+	}
+	json_latency(out, "exchange_to_feedhandler",
+		     &fh->counters.hists[TW_FH_HIST_exchange_to_feedhandler]);
+	(void)fprintf(out, "  \"channels\": [");
+	for (uint32_t i = 0; i < fh->channel_count; i++) {
+		const struct tw_feedhandler_channel *channel = &fh->channels[i];
+		(void)fprintf(out, "%s\n    { \"id\": %u, \"name\": ", i == 0 ? "" : ",",
+			      channel->conf->id);
+		json_text(out, channel->conf->name);
+		(void)fprintf(out,
+			      ", \"session\": %" PRIu64 ", \"messages\": %" PRIu64
+			      ", \"bytes\": %" PRIu64 ", \"stalls\": %" PRIu64
+			      ", \"next_seq\": %" PRIu64 " }",
+			      channel->session,
+			      tw_counter_get(&channel->counters, TW_FH_CHANNEL_messages),
+			      tw_counter_get(&channel->counters, TW_FH_CHANNEL_bytes),
+			      tw_counter_get(&channel->counters, TW_FH_CHANNEL_stalls),
+			      tw_counter_get(&channel->counters, TW_FH_CHANNEL_next_seq));
+	}
+	(void)fprintf(out, "\n  ]\n}\n");
+}
+
+int tw_feedhandler_check(const struct tw_site *site, uint32_t index, FILE *out,
+			 struct tw_error *err)
+{
+	const struct tw_site_feedhandler *conf = &site->feedhandlers[index];
+	struct tw_stats *stats = NULL;
+	struct tw_feed *feed = NULL;
+	struct tw_input *input = NULL;
+	struct tw_counters counters = { 0 };
+	int rc = tw_stats_create(&stats, NULL, "check", "tw-feedhandler", err);
+	if (rc == TW_OK) {
+		rc = tw_stats_add(stats, TW_SET_fh, conf->name, &counters, err);
+	}
+	if (rc == TW_OK) {
+		rc = tw_stats_seal(stats, err);
+	}
+	if (rc == TW_OK) {
+		struct tw_feed_conf fc;
+		feed_conf(&fc, site, conf, counters);
+		rc = tw_feed_create(&feed, &fc, err);
+	}
+	if (rc == TW_OK) {
+		rc = open_input(&input, conf, err);
+	}
+	if (rc == TW_OK) {
+		(void)fprintf(out,
+			      "feedhandler %s: protocol %s, session %s, %u channels, %u symbols in "
+			      "the directory, input %s can be read\n",
+			      conf->name, feed->protocol->name, feed->session->name,
+			      conf->channel_count, feed->directory.count, conf->file);
+	}
+	tw_input_close(input);
+	tw_feed_destroy(feed);
+	tw_stats_close(stats, true);
+	return rc;
+}

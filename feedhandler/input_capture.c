@@ -1,0 +1,272 @@
+/* Captures as an input: libpcap reads the file format, frame.c the frames.
+ *
+ * Threads   one.
+ * Reading   libpcap reads through a FILE whose cookie is a tw_source, so that gzip and memory look
+ *           like a file; stdio's own lock is switched off.  Nothing is allocated per packet. */
+#include <pcap/pcap.h>
+#include <stdio.h>
+#include <stdio_ext.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "feedhandler/capture_source.h"
+#include "feedhandler/frame.h"
+#include "feedhandler/input.h"
+
+enum {
+	STREAM_BUFFER_BYTES = 256 * 1024,
+	FRAMES_PER_CALL = 256, /* frames without a datagram before next() returns 0 */
+	NAME_BYTES = 256
+};
+
+struct capture {
+	struct tw_input input;
+	struct tw_source source;
+	FILE *stream; /* owned by pcap once that is open */
+	char *stream_buffer;
+	pcap_t *pcap;
+	enum tw_frame_link link;
+	char name[NAME_BYTES];
+};
+
+static ssize_t cookie_read(void *cookie, char *buf, size_t size)
+{
+	return tw_source_read(cookie, buf, size);
+}
+
+static bool is_capture(const uint8_t *first)
+{
+	static const uint8_t magics[][4] = {
+		{ 0xd4, 0xc3, 0xb2, 0xa1 },
+		{ 0xa1, 0xb2, 0xc3, 0xd4 }, /* pcap, us */
+		{ 0x4d, 0x3c, 0xb2, 0xa1 },
+		{ 0xa1, 0xb2, 0x3c, 0x4d }, /* pcap, ns */
+		{ 0x34, 0xcd, 0xb2, 0xa1 },
+		{ 0xa1, 0xb2, 0xcd, 0x34 }, /* pcap with patched records */
+		{ 0x0a, 0x0d, 0x0d, 0x0a }  /* pcapng */
+	};
+	for (size_t i = 0; i < sizeof(magics) / sizeof(magics[0]); i++) {
+		if (memcmp(first, magics[i], sizeof(magics[i])) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static int refuse(const struct capture *cap, struct tw_error *err)
+{
+	const struct tw_source *source = &cap->source;
+	const char *inside = source->gzip ? " inside the gzip" : "";
+	if (source->peek_bytes == 0) {
+		return tw_fail(err, TW_EFORMAT, "%s: not a capture: empty%s%s%s", cap->name, inside,
+			       source->damaged ? ": " : "", source->text);
+	}
+	char hex[TW_SOURCE_PEEK_BYTES * 3 + 1];
+	for (size_t i = 0; i < source->peek_bytes; i++) {
+		(void)snprintf(hex + i * 3, sizeof(hex) - i * 3, " %02x", source->peek[i]);
+	}
+	return tw_fail(
+		err, TW_EFORMAT,
+		"%s: not a capture: first bytes%s%s, allowed are pcap, pcapng and gzip of either",
+		cap->name, hex, inside);
+}
+
+static int link_of(struct capture *cap, struct tw_error *err)
+{
+	int type = pcap_datalink(cap->pcap);
+	switch (type) {
+	case DLT_EN10MB:
+		cap->link = TW_FRAME_ETHERNET;
+		return TW_OK;
+	case DLT_RAW:
+	case DLT_IPV4:
+		cap->link = TW_FRAME_RAW_IP;
+		return TW_OK;
+	case DLT_NULL:
+		cap->link = TW_FRAME_NULL;
+		return TW_OK;
+	case DLT_LOOP:
+		cap->link = TW_FRAME_LOOP;
+		return TW_OK;
+	case DLT_LINUX_SLL:
+		cap->link = TW_FRAME_SLL;
+		return TW_OK;
+	case DLT_LINUX_SLL2:
+		cap->link = TW_FRAME_SLL2;
+		return TW_OK;
+	default:
+		break;
+	}
+	const char *name = pcap_datalink_val_to_name(type);
+	return tw_fail(
+		err, TW_EFORMAT,
+		"%s: link type %d (%s): allowed are Ethernet, raw IPv4, null, loop, SLL and SLL2",
+		cap->name, type, name != NULL ? name : "unknown");
+}
+
+/* 0 where libpcap hands out a time that does not fit. */
+static uint64_t time_of(const struct pcap_pkthdr *hdr)
+{
+	int64_t s = hdr->ts.tv_sec;
+	int64_t ns = hdr->ts.tv_usec; /* nanoseconds: asked for when the file was opened */
+	if (s < 0 || s >= INT64_MAX / 1000000000 || ns < 0 || ns >= 1000000000) {
+		return 0;
+	}
+	return (uint64_t)s * 1000000000u + (uint64_t)ns;
+}
+
+/* libpcap found no further packet whole: did the bytes end, or are they wrong? */
+static int read_failed(struct capture *cap, struct tw_error *err)
+{
+	struct tw_input *input = &cap->input;
+	if (cap->source.damaged) {
+		return tw_fail(err, TW_EFORMAT, "%s: after packet %llu: %s", cap->name,
+			       (unsigned long long)input->counts.packets, cap->source.text);
+	}
+	if (!cap->source.ended) {
+		return tw_fail(err, TW_EFORMAT, "%s: after packet %llu: %s", cap->name,
+			       (unsigned long long)input->counts.packets, pcap_geterr(cap->pcap));
+	}
+	(void)tw_fail(&input->warning, TW_EFORMAT, "%s: ends in the middle of packet %llu: %s",
+		      cap->name, (unsigned long long)input->counts.packets + 1,
+		      pcap_geterr(cap->pcap));
+	input->counts.truncated++;
+	return tw_fail(err, TW_ECLOSED, "%s: end of the capture", cap->name);
+}
+
+/* libpcap takes an end between two packets for the end of the capture; inside gzip it may be a cut. */
+static int read_ended(struct capture *cap, struct tw_error *err)
+{
+	if (cap->source.damaged) {
+		return read_failed(cap, err);
+	}
+	if (cap->source.gzip && cap->source.member_begun) {
+		(void)tw_fail(&cap->input.warning, TW_EFORMAT,
+			      "%s: the gzip data ends early, after packet %llu", cap->name,
+			      (unsigned long long)cap->input.counts.packets);
+	}
+	return tw_fail(err, TW_ECLOSED, "%s: end of the capture", cap->name);
+}
+
+static int capture_next(struct tw_input *input, struct tw_packet *packet, struct tw_error *err)
+{
+	struct capture *cap = (struct capture *)input; /* input is its first member */
+	for (unsigned int i = 0; i < FRAMES_PER_CALL; i++) {
+		struct pcap_pkthdr *hdr;
+		const u_char *data;
+		int rc = pcap_next_ex(cap->pcap, &hdr, &data);
+		if (rc == PCAP_ERROR_BREAK) {
+			return read_ended(cap, err);
+		}
+		if (rc != 1) {
+			return read_failed(cap, err);
+		}
+		input->counts.packets++;
+		input->counts.bytes += hdr->caplen;
+		switch (tw_frame_parse(packet, cap->link, data, hdr->caplen, hdr->len)) {
+		case TW_FRAME_UDP:
+			packet->recv_ns = time_of(hdr);
+			return 1;
+		case TW_FRAME_FOREIGN:
+			input->counts.foreign++;
+			break;
+		case TW_FRAME_MALFORMED:
+			input->counts.malformed++;
+			break;
+		case TW_FRAME_TRUNCATED:
+			input->counts.truncated++;
+			break;
+		}
+	}
+	return 0;
+}
+
+static void capture_close(struct tw_input *input)
+{
+	struct capture *cap = (struct capture *)input;
+	if (cap->pcap != NULL) {
+		pcap_close(cap->pcap); /* closes the stream too */
+	} else if (cap->stream != NULL) {
+		(void)fclose(cap->stream);
+	}
+	tw_source_close(&cap->source);
+	free(cap->stream_buffer);
+	free(cap);
+}
+
+static const struct tw_input_ops capture_ops = { .next = capture_next, .close = capture_close };
+
+/* NULL: out of memory. */
+static struct capture *capture_create(const char *name, struct tw_error *err)
+{
+	struct capture *cap = calloc(1, sizeof(*cap));
+	if (cap == NULL) {
+		(void)tw_fail(err, TW_ENOMEM, "%s: out of memory", name);
+		return NULL;
+	}
+	cap->input = (struct tw_input){ .ops = &capture_ops, .waits = true };
+	cap->source.fd = -1;
+	(void)snprintf(cap->name, sizeof(cap->name), "%s", name);
+	return cap;
+}
+
+/* The source is open: from bytes to a pcap_t. */
+static int capture_begin(struct capture *cap, struct tw_error *err)
+{
+	if (cap->source.peek_bytes < 4 || !is_capture(cap->source.peek)) {
+		return refuse(cap, err);
+	}
+	cap->stream =
+		fopencookie(&cap->source, "r", (cookie_io_functions_t){ .read = cookie_read });
+	cap->stream_buffer = malloc(STREAM_BUFFER_BYTES);
+	if (cap->stream == NULL || cap->stream_buffer == NULL) {
+		return tw_fail(err, TW_ENOMEM, "%s: out of memory", cap->name);
+	}
+	(void)setvbuf(cap->stream, cap->stream_buffer, _IOFBF, STREAM_BUFFER_BYTES);
+	(void)__fsetlocking(cap->stream, FSETLOCKING_BYCALLER); /* one thread reads it */
+	char text[PCAP_ERRBUF_SIZE] = "";
+	cap->pcap = pcap_fopen_offline_with_tstamp_precision(cap->stream,
+							     PCAP_TSTAMP_PRECISION_NANO, text);
+	if (cap->pcap == NULL) {
+		return tw_fail(err, TW_EFORMAT, "%s: %s%s%s", cap->name, text,
+			       cap->source.damaged ? "; " : "", cap->source.text);
+	}
+	return link_of(cap, err);
+}
+
+/* Begins on the open source, or closes everything. */
+static int capture_finish(struct tw_input **input_p, struct capture *cap, int rc,
+			  struct tw_error *err)
+{
+	if (rc == TW_OK) {
+		rc = capture_begin(cap, err);
+	}
+	if (rc != TW_OK) {
+		capture_close(&cap->input);
+		return rc;
+	}
+	*input_p = &cap->input;
+	return TW_OK;
+}
+
+int tw_input_capture_open(struct tw_input **input_p, const char *path, struct tw_error *err)
+{
+	*input_p = NULL;
+	struct capture *cap = capture_create(path, err);
+	if (cap == NULL) {
+		return TW_ENOMEM;
+	}
+	return capture_finish(input_p, cap, tw_source_open_path(&cap->source, path, err), err);
+}
+
+int tw_input_capture_memory(struct tw_input **input_p, const char *name, const void *data,
+			    size_t len_bytes, struct tw_error *err)
+{
+	*input_p = NULL;
+	struct capture *cap = capture_create(name, err);
+	if (cap == NULL) {
+		return TW_ENOMEM;
+	}
+	return capture_finish(input_p, cap,
+			      tw_source_open_memory(&cap->source, data, len_bytes, err), err);
+}
