@@ -1,0 +1,3 @@
+TW_SRCS += publisher/channel.c publisher/hot.c publisher/publisher.c publisher/summary.c
+PROGRAMS += tw-publisher
+tw-publisher_SRCS := publisher/main.c

@@ -1,0 +1,111 @@
+/* The publisher's summary: one JSON object. */
+#include <inttypes.h>
+
+#include "publisher/publisher.h"
+
+static void put_string(FILE *out, const char *text)
+{
+	fputc('"', out);
+	for (; *text != '\0'; text++) {
+		unsigned char c = (unsigned char)*text;
+		if (c == '"' || c == '\\') {
+			fprintf(out, "\\%c", c);
+		} else if (c < 0x20) {
+			fprintf(out, "\\u%04x", c);
+		} else {
+			fputc(c, out);
+		}
+	}
+	fputc('"', out);
+}
+
+static void put_counter(FILE *out, const char *name, const struct tw_counters *counters,
+			unsigned int index)
+{
+	fprintf(out, ",\"%s\":%" PRIu64, name, tw_counter_get(counters, index));
+}
+
+/* Figures only where most samples are in range: the stamps of a recording that is played as it is are
+ * of another day. */
+static void put_hist(FILE *out, const char *name, const struct tw_hist *hist)
+{
+	struct tw_hist_summary s;
+	tw_hist_summarize(hist, &s);
+	uint64_t saturated = atomic_load_explicit(&hist->saturated, memory_order_relaxed);
+	fprintf(out,
+		",\"%s\":{\"count\":%" PRIu64 ",\"saturated\":%" PRIu64 ",\"negative\":%" PRIu64,
+		name, s.count, saturated, s.negative);
+	const struct {
+		const char *name;
+		uint64_t value;
+	} figures[] = { { "p50_ns", s.p50_ns },
+			{ "p99_ns", s.p99_ns },
+			{ "p999_ns", s.p999_ns },
+			{ "max_ns", s.max_ns } };
+	for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++) {
+		if (s.count == 0 || saturated > s.count / 2) {
+			fprintf(out, ",\"%s\":null", figures[i].name);
+		} else {
+			fprintf(out, ",\"%s\":%" PRIu64, figures[i].name, figures[i].value);
+		}
+	}
+	fputc('}', out);
+}
+
+static void put_line(FILE *out, const struct tw_counters *counters, unsigned int line)
+{
+	fprintf(out, "%s{\"line\":\"%c\"", line == 0 ? "" : ",", 'a' + (int)line);
+	put_counter(out, "datagrams", counters, TW_PUB_LINE_datagrams);
+	put_counter(out, "bytes", counters, TW_PUB_LINE_bytes);
+	put_counter(out, "skipped", counters, TW_PUB_LINE_skipped);
+	put_counter(out, "errors", counters, TW_PUB_LINE_errors);
+	fputc('}', out);
+}
+
+static void put_channel(FILE *out, const struct tw_site_channel *site,
+			const struct tw_pub_channel *channel)
+{
+	const struct tw_counters *c = &channel->counters;
+	fprintf(out, "{\"channel\":%u,\"name\":", site->id);
+	put_string(out, site->name);
+	put_counter(out, "session", c, TW_PUB_CHANNEL_session);
+	put_counter(out, "publisher", c, TW_PUB_CHANNEL_publisher);
+	put_counter(out, "next_seq", c, TW_PUB_CHANNEL_next_seq);
+	put_counter(out, "messages", c, TW_PUB_CHANNEL_messages);
+	put_counter(out, "datagrams", c, TW_PUB_CHANNEL_datagrams);
+	put_counter(out, "bytes", c, TW_PUB_CHANNEL_bytes);
+	put_counter(out, "heartbeats", c, TW_PUB_CHANNEL_heartbeats);
+	put_counter(out, "holes", c, TW_PUB_CHANNEL_holes);
+	put_counter(out, "hole_messages", c, TW_PUB_CHANNEL_hole_messages);
+	put_counter(out, "malformed_messages", c, TW_PUB_CHANNEL_malformed_messages);
+	put_counter(out, "history_stalls", c, TW_PUB_CHANNEL_history_stalls);
+	put_counter(out, "history_bytes", c, TW_PUB_CHANNEL_history_bytes);
+	fputs(",\"lines\":[", out);
+	for (unsigned int l = 0; l < site->lines; l++) {
+		put_line(out, &channel->lines[l], l);
+	}
+	fputc(']', out);
+	put_hist(out, "feedhandler_to_sent", &c->hists[TW_PUB_CHANNEL_HIST_feedhandler_to_sent]);
+	fputc('}', out);
+}
+
+void tw_publisher_summary(const struct tw_publisher *pub, FILE *out)
+{
+	static const char *const modes[] = { "auto", "spin", "yield", "event" };
+	fputs("{\"program\":\"tw-publisher\",\"version\":\"" TW_VERSION "\",\"name\":", out);
+	put_string(out, pub->conf->name);
+	fputs(",\"site\":", out);
+	put_string(out, pub->site->name);
+	fprintf(out, ",\"transport\":\"udp\",\"idle\":\"%s\",\"mtu_bytes\":%u", modes[pub->idle],
+		pub->mtu_bytes);
+	put_counter(out, "turns", &pub->loop, TW_LOOP_turns);
+	put_counter(out, "empty_turns", &pub->loop, TW_LOOP_empty_turns);
+	put_counter(out, "slow_turns", &pub->loop, TW_LOOP_slow_turns);
+	put_counter(out, "max_turn_ns", &pub->loop, TW_LOOP_max_turn_ns);
+	fputs(",\"channels\":[", out);
+	for (uint32_t i = 0; i < pub->conf->channel_count; i++) {
+		fputs(i == 0 ? "" : ",", out);
+		put_channel(out, &pub->site->channels[pub->conf->channels[i]], &pub->channels[i]);
+	}
+	fputs("]}\n", out);
+}
