@@ -1,0 +1,136 @@
+/* Inside of a subscriber handle.
+ *
+ * Threads   everything belongs to the handle's thread, except: counters (read by anyone), fields
+ *           marked "const after open" (read by anyone), and struct tw_sub_clock_user (sub_clock.c).
+ * Memory    one slab holds channels, lines, source lists and arbiters; it is made at open and never
+ *           grows.
+ * Batches   one batch of one endpoint is outstanding at a time.  A call to tw_sub_poll() polls on only
+ *           while it has handed out nothing, so what it hands out is never overwritten by itself. */
+#ifndef TW_SUBSCRIBER_SUB_INTERNAL_H
+#define TW_SUBSCRIBER_SUB_INTERNAL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/counters.h"
+#include "base/cpu.h"
+#include "base/slab.h"
+#include "config/config.h"
+#include "fabric/fabric.h"
+#include "protocol/arb.h"
+#include "tidewire/sub.h"
+
+/* What was handed out and not yet released is accounted in so many (channel, receive stamp) pairs;
+ * a call ends early when they are used up, so the figure bounds nothing but a call's size. */
+#define TW_SUB_MARKS 128u
+
+/* Longest sleep of tw_sub_idle() in event mode. */
+#define TW_SUB_IDLE_NS 10000000ull
+
+/* What a configuration means on this host: everything that open decides before it touches the
+ * network.  `tw-subscribe --check` stops here. */
+struct tw_sub_plan {
+	struct tw_site *site;
+	uint32_t host;      /* index into site->hosts */
+	uint32_t *channels; /* indices into site->channels, in the caller's order */
+	uint32_t channel_count;
+	uint32_t line_count; /* endpoints of all channels together */
+	enum tw_idle_mode idle;
+	char host_why[128];
+	char transport_why[128];
+	char idle_why[128];
+};
+int tw_sub_plan_make(struct tw_sub_plan *plan, const struct tw_sub_conf *conf,
+		     struct tw_error *err) TW_MUST_USE;
+void tw_sub_plan_free(struct tw_sub_plan *plan);
+/* Addresses that a channel's publishers send from; returns how many (at most `max` are written). */
+uint32_t tw_sub_plan_sources(const struct tw_sub_plan *plan, uint32_t channel, uint32_t *out,
+			     uint32_t max);
+/* Longest heartbeat interval of a channel's publishers. */
+uint64_t tw_sub_plan_heartbeat_ns(const struct tw_sub_plan *plan, uint32_t channel);
+
+/* The process's clock keeper: one thread while any handle is open. */
+struct tw_sub_clock_user {
+	struct tw_counters counters; /* TW_SET_sub; the keeper alone bumps clock_steps */
+	struct tw_sub_clock_user *next;
+};
+int tw_sub_clock_join(struct tw_sub_clock_user *user, struct tw_error *err) TW_MUST_USE;
+void tw_sub_clock_leave(struct tw_sub_clock_user *user);
+
+struct tw_sub_channel {
+	_Alignas(TW_CACHE_PAIR_BYTES) struct tw_arb *arb;
+	const uint32_t *sources; /* IPv4 in host order; const after open */
+	struct tw_counters counters;
+	uint64_t next_seq; /* after what was handed out */
+	uint64_t gap_end;  /* a gap is open while next_seq is below */
+	uint32_t source_count;
+	uint16_t id;       /* const after open */
+	uint8_t lines;     /* const after open */
+	uint8_t alive;     /* lines whose endpoint works */
+	bool down;         /* DOWN is due or was handed out */
+	uint32_t site_idx; /* const after open */
+	struct tw_sub_line *line[TW_MAX_LINES];
+	struct tw_error error; /* why it is down */
+};
+
+struct tw_sub_line { /* one endpoint of the fabric; its index is that of the array */
+	_Alignas(TW_CACHE_PAIR_BYTES) struct tw_sub_channel *channel;
+	struct tw_counters counters;
+	uint8_t line; /* 0 is A */
+	bool dead;    /* its endpoint is gone */
+};
+
+struct tw_sub_mark { /* messages handed out and not yet released */
+	struct tw_sub_channel *channel;
+	uint64_t recv_ns;
+	uint64_t count;
+};
+
+struct tw_sub {
+	/* the run being handed out: run_at, run_seq and run_left move through DATA, any other
+	 * type is one event */
+	_Alignas(TW_CACHE_PAIR_BYTES) struct tw_arb_run run;
+	struct tw_sub_channel *run_channel; /* NULL: there is none */
+	const uint8_t *run_at;
+	uint64_t run_seq;
+	uint32_t run_left;
+
+	struct tw_sub_channel *pulling; /* its arbiter may have more runs */
+	struct tw_sub_channel *failing; /* DOWN is due */
+	bool store_borrowed;            /* this call handed out bytes of a reorder store */
+
+	uint32_t batch_at, batch_count;
+	struct tw_sub_line *batch_line; /* NULL: no batch is outstanding */
+	uint32_t cursor;                /* endpoint to poll next */
+	uint32_t mark_count;
+	uint64_t now_ns;  /* mono, taken before the latest poll of an endpoint */
+	uint64_t turn_ns; /* mono, entry of the latest tw_sub_poll(); 0: the turn does not count */
+	int failed;       /* sticky status, 0 */
+	int failing_status; /* becomes `failed` once the last DOWN was handed out */
+	struct tw_idle idle;
+
+	/* const after open */
+	struct tw_rx *rx;
+	struct tw_sub_channel *channels;
+	struct tw_sub_line *lines;
+	uint32_t mtu_bytes;
+	uint32_t channel_count, line_count, alive; /* `alive`: channels, the handle's thread only */
+	uint64_t slow_turn_ns;
+	uint64_t gap_wait_ns; /* longest sleep while a gap is open */
+	uint64_t timer_ns;    /* longest sleep otherwise: arbiters watch for silent lines */
+	struct tw_counters counters, loop;
+
+	struct tw_rx_dgram batch[TW_RX_BATCH];
+	struct tw_sub_mark marks[TW_SUB_MARKS];
+
+	/* cold */
+	struct tw_slab slab;
+	struct tw_stats *stats;
+	struct tw_sub_clock_user clock;
+	bool clock_joined, fault_active;
+	struct tw_sub_plan plan;
+	char name[TW_NAME_BYTES];
+	struct tw_error error;
+};
+
+#endif
