@@ -114,6 +114,65 @@ benches: $(call test_bins,$(BENCHES),bench)
 
 -include $(OBJS:.o=.d) $(ALL_MAINS:%.c=$(B)/obj/%.d)
 
+# --- what people type ------------------------------------------------------------------------------
+.PHONY: demo test test-quick bench fuzz lint lint-quick format docs setup install
+demo: ## install what is missing, build, run the whole way of the data for ten seconds
+	@tools/setup.sh build
+	@$(MAKE) --no-print-directory all
+	@$(BIN)/tw-demo
+
+test: ## install what is missing, run every tier
+	@tools/setup.sh build test lint
+	@python3 tests/run.py
+
+test-%: ## run one tier (tests/run.py --list names them)
+	@python3 tests/run.py $*
+
+bench: ## measure, as ratios between things of the same run
+	@tools/setup.sh build test
+	@$(MAKE) --no-print-directory all benches
+	@python3 tests/bench/run.py $(BIN) $(B)/tests/bench
+
+fuzz: ## every fuzzer for 60 seconds (FUZZ_SECONDS=N)
+	@tools/setup.sh build test
+	@python3 tests/run.py --fuzz-seconds $(or $(FUZZ_SECONDS),60) fuzz
+
+C_FILES = $(shell git ls-files --cached --others --exclude-standard -- '*.c' '*.h')
+lint-quick: ## formatting, tokens, folder rule, ordering labels
+	@clang-format --dry-run -Werror $(C_FILES)
+	@tools/lint_tokens.sh
+
+lint: ## lint-quick, clang-tidy and cppcheck
+	@tools/setup.sh build lint
+	@$(MAKE) --no-print-directory lint-quick
+	@printf '%s\n' $(filter %.c,$(C_FILES)) | xargs -P 2 -n 8 sh -c 'clang-tidy --quiet --warnings-as-errors="*" "$$@" -- \
+		$(CPPFLAGS) $(PKG_CFLAGS) -std=gnu17 2>/dev/null || { echo "clang-tidy: in one of: $$@"; exit 255; }' tidy
+	@cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr --enable=warning,portability \
+		--suppress=missingIncludeSystem --suppress=unusedStructMember -Iinclude -Icore -I. -D__BYTE_ORDER__=1234 \
+		-D__ORDER_LITTLE_ENDIAN__=1234 -D__x86_64__ $(filter-out tests/%,$(filter %.c,$(C_FILES)))
+
+format: ## rewrite every C file with clang-format
+	clang-format -i $(C_FILES)
+
+docs: all ## write docs/CONFIG.md, docs/COUNTERS.md and config/sample.yaml from their tables
+	$(BIN)/tw-gen-docs
+
+setup: ## install what building, testing and linting need
+	@tools/setup.sh build test lint
+
+PREFIX ?= /usr/local
+install: all ## install programs, library and headers below PREFIX (DESTDIR is honoured)
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include/tidewire
+	install -m 755 $(filter-out %/tw-test-wire-send %/tw-gen-docs,$(PROGRAMS:%=$(BIN)/%)) $(DESTDIR)$(PREFIX)/bin
+	install -m 644 $(LIB)/libtidewire.a $(DESTDIR)$(PREFIX)/lib
+	install -m 755 $(LIB)/libtidewire.so $(DESTDIR)$(PREFIX)/lib/libtidewire.so.0
+	ln -sf libtidewire.so.0 $(DESTDIR)$(PREFIX)/lib/libtidewire.so
+	install -m 644 include/tidewire/*.h $(DESTDIR)$(PREFIX)/include/tidewire
+
+compile_commands.json: Makefile $(MODULES)
+	$(file >$@,[)$(foreach s,$(TW_SRCS),$(file >>$@,{"directory":"$(CURDIR)","file":"$(s)","command":"$(CC) $(CPPFLAGS) $(CFLAGS) -c $(s)"},))$(file >>$@,{}])
+	@echo wrote $@
+
 .PHONY: clean
 clean: ## remove the build folder
 	rm -rf $(O)
