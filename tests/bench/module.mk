@@ -1,0 +1,2 @@
+BENCHES += tests/bench/bench_bus.c
+BENCHES += tests/bench/bench_udp.c
