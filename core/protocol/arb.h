@@ -3,12 +3,33 @@
  * LOST with the exact range.  Sans-I/O: time and datagrams are arguments, deliveries are pulled.
  *
  * What holds   every number of a session is delivered exactly once and in order, or lies in exactly
- *              one LOST run (or before `live` began).  Memory is fixed at init.
+ *              one LOST run (or before `live` began).  Memory is fixed at init; no work depends on
+ *              how far apart two numbers are.
  * Use          tw_arb_input() for each datagram of a line, tw_arb_idle() whenever a line was polled
- *              empty; after each of them pull with tw_arb_next() until it returns false.
- * Giving up    a gap waits wait_ns from when it was seen, and after that until every line that is up
- *              has either passed it or been polled empty: a backlog in a receive queue never looks
- *              like loss.  A full reorder store gives up the oldest gap at once.
+ *              empty; after each of them pull with tw_arb_next() until it returns false.  A datagram
+ *              given before that is a broken invariant and asserts.
+ * Gaps         what a line has shown to exist and nobody has brought.  GAP is reported once, when it
+ *              is first seen and whatever comes of it; the DATA runs that fill it (or parts of it)
+ *              say so, and the LOST runs name exactly what remains.
+ * Giving up    a gap waits wait_ns from when it was seen, and after that until every line that is up,
+ *              or has not had the time to come up since init, has either passed it or been polled
+ *              empty: a backlog in a receive queue never looks like loss.  A full reorder store gives
+ *              up the oldest gap at once, up to what the datagram in hand brings of it.
+ * Holes        what a HOLE names and nobody has brought yet becomes LOST in its turn, without a GAP
+ *              run where it had not been seen as one.  Whoever is first decides: a HOLE takes nothing
+ *              back that is held, and data that comes after the HOLE is a duplicate.
+ * Sessions     SESSION precedes everything of a session, the first one too.  A higher session ends
+ *              the one before: what is held is delivered, what is missing of the numbers known to
+ *              exist is LOST, END if it had been announced; then SESSION.  Lower ones are stale, also
+ *              where a stalled subscriber finds them behind the new one in the other line's queue; so
+ *              is the one that a lower session took over from (session_takeover_ns).
+ * End          the first END that contradicts nothing heard is final.  A smaller END than what is
+ *              known to exist, a different END later, and whatever lies beyond the END are refused
+ *              and counted (tw_arb_contradictions()).
+ * Lines        LINE_UP with the first datagram of the session (or a newer one); LINE_DOWN where a line
+ *              polled empty, or bringing nothing but stale sessions, has been silent for three
+ *              heartbeat_max_ns; so too, once, where it was never heard at all.  Nobody waits for a
+ *              line that is down.
  * Ownership    a run's bytes lie in the datagram just given to tw_arb_input(), or in the reorder store
  *              until the next tw_arb_input() or tw_arb_idle().
  * Threads      one. */
@@ -22,7 +43,15 @@
 #include "tidewire/error.h"
 #include "wire/datagram.h"
 
-#define TW_MAX_LINES 2u
+#define TW_MAX_LINES            2u
+#define TW_ARB_STORE_MAX_DGRAMS 65536u
+
+/* Message, packet and session numbers are 64 bits from 1 and never wrap: the one place that says
+ * what "before" means for them. */
+static inline bool tw_seq_before(uint64_t a_seq, uint64_t b_seq)
+{
+	return a_seq < b_seq;
+}
 
 enum tw_arb_start {
 	TW_START_SESSION = 0, /* from message 1: what came before us is LOST unless repaired */
@@ -37,12 +66,13 @@ struct tw_arb_conf {
 	uint32_t lines;            /* 1 or 2 */
 	uint64_t wait_ns;          /* how long a gap waits for the other line or a late datagram */
 	uint64_t heartbeat_max_ns; /* a line silent for three of them is down */
-	uint64_t session_takeover_ns; /* only a lower session heard for so long: adopt it */
-	uint32_t store_dgrams;        /* reorder store */
-	uint32_t mtu_bytes;
+	uint64_t session_takeover_ns; /* only a lower session for so long: adopt it; 0: never */
+	uint32_t store_dgrams;        /* reorder store, 1 to TW_ARB_STORE_MAX_DGRAMS */
+	uint32_t mtu_bytes;           /* no datagram given to tw_arb_input() is longer */
 };
 
-/* What tw_arb_input() did with a datagram; exactly one, for the line's counters. */
+/* What tw_arb_input() did with a datagram; exactly one, for the line's counters.  A HOLE counts by
+ * what it decides, as data does by what it brings. */
 enum tw_arb_result {
 	TW_ARB_FIRST = 0, /* brought something new in order: pull it */
 	TW_ARB_HELD,      /* ahead of a gap: copied into the store */
@@ -57,8 +87,10 @@ enum tw_arb_result {
 
 enum tw_arb_run_type {
 	TW_RUN_DATA = 1, /* `count` messages at `msgs` */
-	TW_RUN_GAP,      /* first_seq .. end_seq - 1 are missing so far; they may still come */
-	TW_RUN_LOST,     /* they will not come */
+	/* first_seq .. end_seq - 1 are missing so far and may still come.  Not in order: said as
+	 * soon as it is seen, ahead of what is still held. */
+	TW_RUN_GAP,
+	TW_RUN_LOST, /* they will not come */
 	TW_RUN_SESSION, /* a new session: expectations are reset; first_seq is where it begins for us */
 	TW_RUN_END,     /* the session has ended and everything of it was delivered or LOST */
 	TW_RUN_LINE_DOWN, /* `line` */
@@ -67,7 +99,7 @@ enum tw_arb_run_type {
 
 struct tw_arb_run {
 	enum tw_arb_run_type type;
-	uint8_t line;        /* DATA: the line it came in on */
+	uint8_t line;        /* DATA: the line it came in on; LINE_UP, LINE_DOWN: which */
 	bool from_store;     /* DATA: it was held back */
 	bool fills_gap;      /* DATA: (part of) a gap that had been reported */
 	const uint8_t *msgs; /* DATA: first message, after trimming */
@@ -75,17 +107,22 @@ struct tw_arb_run {
 	uint64_t first_seq, end_seq;
 	uint64_t session;
 	uint64_t send_ns, recv_ns; /* DATA: of its datagram */
-	uint64_t gap_ns; /* DATA that fills a gap, and LOST: mono time since the gap was seen */
+	/* DATA that fills a gap, and LOST: mono time since the gap was seen; 0 where a HOLE came
+	 * before anyone saw a gap. */
+	uint64_t gap_ns;
 };
 
+/* By packet_seq and publisher life: see arb_line.h. */
 struct tw_arb_line_stats {
-	uint64_t missing, reordered, downs;
+	uint64_t missing, reordered;
+	uint64_t downs; /* from up to down; a line never heard has not gone down */
 	bool up;
 };
 
 struct tw_arb; /* opaque; lives in caller memory of tw_arb_size() bytes */
 
-/* Bytes that an arbiter of this configuration needs, and its making; memory is 64-byte aligned. */
+/* Bytes that an arbiter of this configuration needs (0: it is not valid), and its making; memory is
+ * 64-byte aligned.  TW_EARG for an invalid configuration or memory that is too small or unaligned. */
 size_t tw_arb_size(const struct tw_arb_conf *conf);
 int tw_arb_init(struct tw_arb **arb_p, void *memory, size_t size_bytes,
 		const struct tw_arb_conf *conf, uint64_t now_ns) TW_MUST_USE;
@@ -95,13 +132,14 @@ enum tw_arb_result tw_arb_input(struct tw_arb *arb, uint32_t line, const struct 
 				uint64_t recv_ns, uint64_t now_ns);
 /* The line's receive queue was found empty at now_ns. */
 void tw_arb_idle(struct tw_arb *arb, uint32_t line, uint64_t now_ns);
-/* Next run in order; false: nothing (more) now. */
+/* Next run in order; false: nothing (more) now, and *run is as it was. */
 bool tw_arb_next(struct tw_arb *arb, struct tw_arb_run *run);
 
-uint64_t tw_arb_session(const struct tw_arb *arb);    /* 0: none heard yet */
-uint64_t tw_arb_next_seq(const struct tw_arb *arb);   /* next to deliver */
-uint32_t tw_arb_held(const struct tw_arb *arb);       /* datagrams in the store */
-uint64_t tw_arb_store_full(const struct tw_arb *arb); /* gaps given up for want of room */
+uint64_t tw_arb_session(const struct tw_arb *arb);        /* 0: none heard yet */
+uint64_t tw_arb_next_seq(const struct tw_arb *arb);       /* next to deliver */
+uint32_t tw_arb_held(const struct tw_arb *arb);           /* datagrams in the store */
+uint64_t tw_arb_store_full(const struct tw_arb *arb);     /* gaps given up for want of room */
+uint64_t tw_arb_contradictions(const struct tw_arb *arb); /* datagrams that an END contradicts */
 void tw_arb_line_stats(const struct tw_arb *arb, uint32_t line, struct tw_arb_line_stats *out);
 
 #endif

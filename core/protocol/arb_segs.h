@@ -1,0 +1,92 @@
+/* What an arbiter holds back: an ordered list of segments and the slots that keep their bytes.  Part of
+ * line arbitration (arb.h); the memory is the arbiter's.
+ *
+ * Segments  tile the numbers from the next to deliver to the highest known to exist without overlap.
+ * Cost      the list is a ring of indices into a pool: an append or a removal at the front moves
+ *           nothing, an insertion four bytes for each segment on its shorter side; finding a number is
+ *           a binary search.
+ * Slots     a released slot becomes free only with tw_arb_slots_recycle(), because the caller may
+ *           still be reading it.  Segments of one datagram share its slot.
+ * Threads   one. */
+#ifndef TW_PROTOCOL_ARB_SEGS_H
+#define TW_PROTOCOL_ARB_SEGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TW_ARB_NO_SLOT UINT32_MAX
+
+enum tw_arb_seg_kind {
+	TW_ARB_SEG_GAP, /* nobody has brought it */
+	TW_ARB_SEG_DATA,
+	TW_ARB_SEG_LOST /* a HOLE has decided it */
+};
+
+struct tw_arb_seg {
+	uint64_t first_seq, end_seq;
+	uint64_t seen_ns;    /* in_gap: when the gap that it is, or came from, was seen */
+	const uint8_t *msgs; /* DATA */
+	uint64_t send_ns, recv_ns;
+	uint32_t bytes;
+	uint32_t slot; /* TW_ARB_NO_SLOT: the bytes lie in the caller's datagram */
+	enum tw_arb_seg_kind kind;
+	uint8_t line;
+	bool in_gap;
+};
+
+struct tw_arb_segs {
+	struct tw_arb_seg *pool;
+	uint32_t *ring, *free_ids;
+	uint32_t mask, head, count, free_count;
+};
+
+struct tw_arb_slots {
+	uint8_t *bytes;
+	uint32_t *refs, *free_ids; /* the free ones, then the released ones */
+	uint32_t stride_bytes, used, free_count, released_count;
+};
+
+/* A walk over a datagram's messages in step with their numbers. */
+struct tw_arb_cursor {
+	const uint8_t *at, *end;
+	uint64_t seq, end_seq;
+};
+
+/* `size` is a power of two; pool, ring and free_ids have so many entries. */
+void tw_arb_segs_init(struct tw_arb_segs *segs, uint32_t size);
+
+static inline struct tw_arb_seg *tw_arb_segs_at(const struct tw_arb_segs *segs, uint32_t index)
+{
+	return &segs->pool[segs->ring[(segs->head + index) & segs->mask]];
+}
+
+/* A new segment at `index`, a copy of *like.  Pointers to others stay valid. */
+struct tw_arb_seg *tw_arb_segs_insert(struct tw_arb_segs *segs, uint32_t index,
+				      const struct tw_arb_seg *like);
+void tw_arb_segs_pop(struct tw_arb_segs *segs);
+/* Index of the segment with `seq`, which must be in the list. */
+uint32_t tw_arb_segs_find(const struct tw_arb_segs *segs, uint64_t seq);
+
+/* Turns the part [first_seq, end_seq) of the gap at `index` into what `like` and, for DATA, the cursor
+ * bring; what is left of the gap stays on either side.  Adds at most two segments; returns the index
+ * after that part.  The cursor moves to end_seq. */
+uint32_t tw_arb_segs_fill(struct tw_arb_segs *segs, struct tw_arb_slots *slots, uint32_t index,
+			  const struct tw_arb_seg *like, struct tw_arb_cursor *cursor,
+			  uint64_t first_seq, uint64_t end_seq);
+/* The same as a new last segment. */
+void tw_arb_segs_append(struct tw_arb_segs *segs, struct tw_arb_slots *slots,
+			const struct tw_arb_seg *like, struct tw_arb_cursor *cursor,
+			uint64_t first_seq, uint64_t end_seq);
+
+/* refs and free_ids have `count` entries, bytes count x stride_bytes. */
+void tw_arb_slots_init(struct tw_arb_slots *slots, uint32_t count, uint32_t stride_bytes);
+static inline uint8_t *tw_arb_slots_at(const struct tw_arb_slots *slots, uint32_t slot)
+{
+	return slots->bytes + (size_t)slot * slots->stride_bytes;
+}
+uint32_t tw_arb_slots_take(struct tw_arb_slots *slots);               /* without references yet */
+void tw_arb_slots_release(struct tw_arb_slots *slots, uint32_t slot); /* one reference */
+void tw_arb_slots_recycle(struct tw_arb_slots *slots);
+
+#endif
