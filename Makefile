@@ -100,9 +100,9 @@ endef
 $(foreach p,$(PROGRAMS),$(eval $(call program_rule,$(BIN)/$(p),$($(p)_SRCS),$($(p)_LIBS),)))
 test_bins = $(foreach t,$(1),$(B)/tests/$(2)/$(basename $(notdir $(t))))
 $(foreach t,$(UNIT_TESTS),$(eval $(call program_rule,$(call test_bins,$(t),unit),$(t) $($(notdir $(basename $(t)))_SRCS),-lcriterion,$($(notdir $(basename $(t)))_LDFLAGS))))
-$(foreach t,$(SIM_TESTS),$(eval $(call program_rule,$(call test_bins,$(t),sim),$(t),,)))
-$(foreach t,$(STRESS_TESTS),$(eval $(call program_rule,$(call test_bins,$(t),stress),$(t),,)))
-$(foreach t,$(FUZZERS),$(eval $(call program_rule,$(call test_bins,$(t),fuzz),$(t),,-fsanitize=fuzzer)))
+$(foreach t,$(SIM_TESTS),$(eval $(call program_rule,$(call test_bins,$(t),sim),$(t) $($(notdir $(basename $(t)))_SRCS),,)))
+$(foreach t,$(STRESS_TESTS),$(eval $(call program_rule,$(call test_bins,$(t),stress),$(t) $($(notdir $(basename $(t)))_SRCS),,)))
+$(foreach t,$(FUZZERS),$(eval $(call program_rule,$(call test_bins,$(t),fuzz),$(t) $($(notdir $(basename $(t)))_SRCS),,-fsanitize=fuzzer)))
 $(foreach t,$(BENCHES),$(eval $(call program_rule,$(call test_bins,$(t),bench),$(t) $($(notdir $(basename $(t)))_SRCS),$($(notdir $(basename $(t)))_LIBS),)))
 
 .PHONY: unit sim stress fuzzers benches

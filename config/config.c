@@ -17,6 +17,9 @@ void tw_site_free(struct tw_site *site)
 	for (uint32_t i = 0; i < site->channel_count; i++) {
 		free(site->channels[i].symbols);
 	}
+	for (uint32_t i = 0; i < site->feedhandler_count; i++) {
+		free(site->feedhandlers[i].files);
+	}
 	free(site->hosts);
 	free(site->venues);
 	free(site->channels);

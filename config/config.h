@@ -25,6 +25,7 @@
 #define TW_MAX_FEEDHANDLERS 64u
 #define TW_MAX_PUBLISHERS   64u
 #define TW_MAX_SYMBOLS      4096u
+#define TW_MAX_FILES        256u
 
 enum tw_transport { TW_TRANSPORT_AUTO = 0, TW_TRANSPORT_VERBS, TW_TRANSPORT_UDP, TW_TRANSPORT_SHM };
 enum tw_depth { TW_DEPTH_QUOTES = 0, TW_DEPTH_LEVELS, TW_DEPTH_ORDERS };
@@ -71,11 +72,13 @@ struct tw_site_feedhandler {
 	char name[TW_NAME_BYTES];
 	uint32_t host; /* index into hosts */
 	uint16_t venue_id;
-	char protocol[32];        /* row of the feedhandler's table, checked there: "tops16" */
-	char session[32];         /* "iextp"; empty: the protocol's usual one */
-	char file[TW_FILE_BYTES]; /* input.file, joined to the site file's folder where relative */
-	uint32_t speed_pct;       /* input.speed_pct: 100 as captured, 0 as fast as it goes */
-	uint32_t rate_msgs;       /* input.rate: at most so many messages a second, 0: no limit */
+	char protocol[32]; /* row of the feedhandler's table, checked there: "tops16" */
+	char session[32];  /* "iextp"; empty: the protocol's usual one */
+	char **files; /* input.files, NULL-terminated, one after the other; joined to the site file's
+	               * folder where relative */
+	bool restamp;       /* input.restamp: the recording happens now */
+	uint32_t speed_pct; /* input.speed_pct: 100 as captured, 0 as fast as it goes */
+	uint32_t rate_msgs; /* input.rate: at most so many messages a second, 0: no limit */
 	char directory[TW_FILE_BYTES]; /* symbol-sorted directory file, may be empty */
 	uint32_t bus_kbytes;
 	uint32_t wait_publisher_ms; /* a file input waits so long for its publisher; 0: for ever */
@@ -135,7 +138,8 @@ int tw_site_parse(struct tw_site **site_p, const char *path, const void *data, s
 void tw_site_free(struct tw_site *site); /* NULL ok */
 
 /* This process's host entry: by `as` (host name, feedhandler or publisher name) where it is given,
- * else by the machine's host name, else the only one.  `why` says why, for the start-up line: "asked for by name".
+ * else by the machine's host name, else the only one.
+ * `why` says why, for the start-up line: "asked for by name".
  * Returns the index or TW_ENOTFOUND. */
 int tw_site_find_host(const struct tw_site *site, const char *as, char why[128],
 		      struct tw_error *err);

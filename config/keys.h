@@ -133,39 +133,44 @@
 	KEY("channels[].groups.b", GROUP, tw_site_channel, groups[1], "", "239.192.129.1",         \
 	    "Group of line B; without it the channel has one line.")
 
-#define TW_CONFIG_FEEDHANDLERS(SECTION, ELEMENTS, KEY, NUM, SET, REFS)                            \
-	ELEMENTS("feedhandlers", LIST, tw_site, feedhandlers, feedhandler_count, 0,               \
-		 TW_MAX_FEEDHANDLERS, "Processes that read a venue's feed, one for each feed.")   \
-	KEY("feedhandlers[].name", NAME, tw_site_feedhandler, name, TW_CONFIG_REQUIRED, "iex",    \
-	    "Name, for `--as` and for its counter file.")                                         \
-	KEY("feedhandlers[].host", HOST, tw_site_feedhandler, host, TW_CONFIG_REQUIRED, "md1",    \
-	    "Host that it runs on.")                                                              \
-	KEY("feedhandlers[].venue", VENUE, tw_site_feedhandler, venue_id, TW_CONFIG_REQUIRED,     \
-	    "IEXG", "MIC of its venue.")                                                          \
-	KEY("feedhandlers[].protocol", NAME, tw_site_feedhandler, protocol, TW_CONFIG_REQUIRED,   \
-	    "tops16", "Message protocol of the feed; the feedhandler lists what it knows.")       \
-	KEY("feedhandlers[].session", NAME, tw_site_feedhandler, session, "", "iextp",            \
-	    "Session layer under the messages; left out, the protocol's usual one.")              \
-	SECTION("feedhandlers[].input", "Where the feed comes from.")                             \
-	KEY("feedhandlers[].input.file", FILE, tw_site_feedhandler, file, TW_CONFIG_REQUIRED,     \
-	    "/var/lib/tidewire/tops16.pcap.gz",                                                   \
-	    "Capture to play. A relative path begins at the folder of the site file.")            \
-	NUM("feedhandlers[].input.speed_pct", UINT, tw_site_feedhandler, speed_pct, "100", "", 0, \
-	    1000000, "Speed: 100 as captured, 200 twice as fast, 0 as fast as it goes.")          \
-	NUM("feedhandlers[].input.rate", UINT, tw_site_feedhandler, rate_msgs, "0", "", 0,        \
-	    100000000, "At most so many messages a second; 0: no limit.")                         \
-	KEY("feedhandlers[].directory", FILE, tw_site_feedhandler, directory, "",                 \
-	    "/etc/tidewire/iex.symbols",                                                          \
-	    "Directory file, sorted by symbol, that numbers the instruments; left out, the "      \
-	    "venue's own numbers or a hash of the symbol. Relative as `input.file`.")             \
-	NUM("feedhandlers[].bus_kbytes", POW2, tw_site_feedhandler, bus_kbytes, "16384", "", 64,  \
-	    4194304,                                                                              \
-	    "Shared memory of each of its channels between feedhandler and publisher: how far "   \
-	    "a publisher may fall behind a live feed.")                                           \
-	NUM("feedhandlers[].wait_publisher_ms", UINT, tw_site_feedhandler, wait_publisher_ms,     \
-	    "10000", "", 0, 86400000,                                                             \
-	    "How long a file input waits for its publisher before it gives up; 0: for ever.")     \
-	REFS("feedhandlers[].channels", CHANNELS, tw_site_feedhandler, channels, channel_count,   \
+#define TW_CONFIG_FEEDHANDLERS(SECTION, ELEMENTS, KEY, NUM, SET, REFS)                             \
+	ELEMENTS("feedhandlers", LIST, tw_site, feedhandlers, feedhandler_count, 0,                \
+		 TW_MAX_FEEDHANDLERS, "Processes that read a venue's feed, one for each feed.")    \
+	KEY("feedhandlers[].name", NAME, tw_site_feedhandler, name, TW_CONFIG_REQUIRED, "iex",     \
+	    "Name, for `--as` and for its counter file.")                                          \
+	KEY("feedhandlers[].host", HOST, tw_site_feedhandler, host, TW_CONFIG_REQUIRED, "md1",     \
+	    "Host that it runs on.")                                                               \
+	KEY("feedhandlers[].venue", VENUE, tw_site_feedhandler, venue_id, TW_CONFIG_REQUIRED,      \
+	    "IEXG", "MIC of its venue.")                                                           \
+	KEY("feedhandlers[].protocol", NAME, tw_site_feedhandler, protocol, TW_CONFIG_REQUIRED,    \
+	    "tops16", "Message protocol of the feed; the feedhandler lists what it knows.")        \
+	KEY("feedhandlers[].session", NAME, tw_site_feedhandler, session, "", "iextp",             \
+	    "Session layer under the messages; left out, the protocol's usual one.")               \
+	SECTION("feedhandlers[].input", "Where the feed comes from.")                              \
+	KEY("feedhandlers[].input.files", FILES, tw_site_feedhandler, files, TW_CONFIG_REQUIRED,   \
+	    "[/var/lib/tidewire/tops16.pcap.gz]",                                                  \
+	    "Captures to play, one after the other as one stream. A relative path begins at the "  \
+	    "folder of the site file.")                                                            \
+	SET("feedhandlers[].input.restamp", BOOL, tw_site_feedhandler, restamp, "false", "",       \
+	    "Whether the recording happens now: every time in it is moved by one amount, so that " \
+	    "its first packet is received when it is read. Latencies of a replay then mean "       \
+	    "something, with `speed_pct: 100`; the exchange's own times are changed.")             \
+	NUM("feedhandlers[].input.speed_pct", UINT, tw_site_feedhandler, speed_pct, "100", "", 0,  \
+	    1000000, "Speed: 100 as captured, 200 twice as fast, 0 as fast as it goes.")           \
+	NUM("feedhandlers[].input.rate", UINT, tw_site_feedhandler, rate_msgs, "0", "", 0,         \
+	    100000000, "At most so many messages a second; 0: no limit.")                          \
+	KEY("feedhandlers[].directory", FILE, tw_site_feedhandler, directory, "",                  \
+	    "/etc/tidewire/iex.symbols",                                                           \
+	    "Directory file, sorted by symbol, that numbers the instruments; left out, the "       \
+	    "venue's own numbers or a hash of the symbol. Relative as `input.files`.")             \
+	NUM("feedhandlers[].bus_kbytes", POW2, tw_site_feedhandler, bus_kbytes, "16384", "", 64,   \
+	    4194304,                                                                               \
+	    "Shared memory of each of its channels between feedhandler and publisher: how far "    \
+	    "a publisher may fall behind a live feed.")                                            \
+	NUM("feedhandlers[].wait_publisher_ms", UINT, tw_site_feedhandler, wait_publisher_ms,      \
+	    "10000", "", 0, 86400000,                                                              \
+	    "How long a file input waits for its publisher before it gives up; 0: for ever.")      \
+	REFS("feedhandlers[].channels", CHANNELS, tw_site_feedhandler, channels, channel_count,    \
 	     TW_CONFIG_REQUIRED, "[1]", "Ids of the channels that it writes.")
 
 #define TW_CONFIG_PUBLISHERS(SECTION, ELEMENTS, KEY, NUM, SET, REFS)                               \
@@ -260,7 +265,7 @@
 	PLANNED("publishers[].max_mbps", "leave it out")                                      \
 	PLANNED("publishers[].burst_kbytes", "leave it out")                                  \
 	PLANNED("feedhandlers[].hours", "leave it out, a capture is one day")                 \
-	PLANNED("feedhandlers[].input.multicast", "use file")                                 \
+	PLANNED("feedhandlers[].input.multicast", "use files")                                \
 	PLANNED("subscriber.mode", "leave it out, every subscriber is ordered")               \
 	PLANNED("subscriber.max_mbps", "leave it out")                                        \
 	PLANNED("repair", "leave it out, what is missing is reported as LOST")

@@ -281,14 +281,78 @@ static int symbol_order(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The pointers and the text behind them are one allocation. */
+/* NULL-terminated; the pointers and the text behind them are one allocation.  Each text gets `prefix`
+ * where `wants_prefix` says so. */
+static int bind_texts(struct bind *b, const struct tw_key *key, const struct tw_node *first,
+		      uint32_t count, const char *prefix, bool (*wants_prefix)(const char *text),
+		      void *base)
+{
+	size_t bytes = 0;
+	for (const struct tw_node *n = first; n != NULL; n = n->next) {
+		bytes += strlen(n->text) + 1u + (wants_prefix(n->text) ? strlen(prefix) : 0);
+	}
+	char **texts = malloc((count + 1u) * sizeof(*texts) + bytes);
+	if (texts == NULL) {
+		return tw_fail(b->err, TW_ENOMEM, "%s: out of memory", b->site->path);
+	}
+	memcpy((char *)base + key->offset_bytes, &texts, sizeof(texts));
+	char *text = (char *)(texts + count + 1u);
+	uint32_t i = 0;
+	for (const struct tw_node *n = first; n != NULL; n = n->next) {
+		texts[i++] = text;
+		text = stpcpy(text, wants_prefix(n->text) ? prefix : "");
+		text = stpcpy(text, n->text) + 1;
+	}
+	texts[count] = NULL;
+	return TW_OK;
+}
+
+static bool is_relative(const char *path)
+{
+	return path[0] != '/';
+}
+
+static bool never(const char *text)
+{
+	(void)text;
+	return false;
+}
+
+static int bind_files(struct bind *b, const struct tw_key *key, const struct tw_node *node,
+		      void *base)
+{
+	bool scalar = node->type == TW_NODE_SCALAR;
+	const struct tw_node one = { .text = node->text, .line = node->line };
+	const struct tw_node *first = scalar ? &one : node->first;
+	uint32_t count = scalar ? 1u : node->count;
+	char folder[TW_FILE_BYTES] = "";
+	const char *slash = strrchr(b->site->path, '/');
+	if (slash != NULL) {
+		(void)snprintf(folder, sizeof(folder), "%.*s", (int)(slash - b->site->path + 1),
+			       b->site->path);
+	}
+	if (count == 0 || count > TW_MAX_FILES) {
+		char what[TW_WHY_BYTES];
+		(void)snprintf(what, sizeof(what), "found %u files, allowed 1 to %u", count,
+			       TW_MAX_FILES);
+		return fail(b, node->line, what);
+	}
+	for (const struct tw_node *n = first; n != NULL; n = n->next) {
+		size_t room = is_relative(n->text) ? strlen(folder) : 0;
+		if ((!scalar && n->type != TW_NODE_SCALAR) || !tw_value_is_path(n->text) ||
+		    strlen(n->text) + room >= TW_FILE_BYTES) {
+			return fail_type(b, key, scalar ? node : n);
+		}
+	}
+	return bind_texts(b, key, first, count, folder, is_relative, base);
+}
+
 static int bind_symbols(struct bind *b, const struct tw_key *key, const struct tw_node *node,
 			void *base)
 {
 	static const struct tw_node star = { .text = "*" };
 	const struct tw_node *first = node != NULL ? node->first : &star;
 	uint32_t count = node != NULL ? node->count : 1u;
-	size_t bytes = 0;
 	char quoted[TW_FOUND_BYTES];
 	char what[TW_WHY_BYTES];
 	if (count == 0 || count > TW_MAX_SYMBOLS) {
@@ -306,23 +370,16 @@ static int bind_symbols(struct bind *b, const struct tw_key *key, const struct t
 		if (!ok || (strchr(n->text, '*') != NULL && (len > 1 || count > 1))) {
 			return fail_type(b, key, n);
 		}
-		bytes += len + 1u;
 	}
-	char **symbols = malloc((count + 1u) * sizeof(*symbols) + bytes);
-	if (symbols == NULL) {
-		return tw_fail(b->err, TW_ENOMEM, "%s: out of memory", b->site->path);
+	int rc = bind_texts(b, key, first, count, "", never, base);
+	if (rc != TW_OK) {
+		return rc;
 	}
-	memcpy((char *)base + key->offset_bytes, &symbols, sizeof(symbols));
-	char *text = (char *)(symbols + count + 1u);
-	uint32_t i = 0;
-	for (const struct tw_node *n = first; n != NULL; n = n->next) {
-		symbols[i++] = text;
-		text = stpcpy(text, n->text) + 1;
-	}
-	symbols[count] = NULL;
+	char **symbols;
+	memcpy(&symbols, (char *)base + key->offset_bytes, sizeof(symbols));
 	/* sorted: looked up by whoever filters, and neighbours show what is there twice */
 	qsort(symbols, count, sizeof(*symbols), symbol_order);
-	for (i = 1; i < count; i++) {
+	for (uint32_t i = 1; i < count; i++) {
 		if (strcmp(symbols[i - 1u], symbols[i]) == 0) {
 			(void)snprintf(what, sizeof(what),
 				       "found %s twice, allowed each symbol once",
@@ -402,16 +459,25 @@ static int bind_leaf(struct bind *b, const struct tw_key *key, const struct tw_n
 		(void)snprintf(why, sizeof(why), "found nothing, required is %.200s", allowed);
 		return fail(b, line, why);
 	}
-	if (node != NULL && node->type != (list ? TW_NODE_LIST : TW_NODE_SCALAR)) {
+	bool one_of_list =
+		node != NULL && key->kind == TW_KEY_FILES && node->type == TW_NODE_SCALAR;
+	if (node != NULL && !one_of_list && node->type != (list ? TW_NODE_LIST : TW_NODE_SCALAR)) {
 		return fail_type(b, key, node);
 	}
 	int rc = node != NULL ? origin_add(b, (char *)base + key->offset_bytes, node->line) : TW_OK;
 	if (rc < 0) {
 		return rc;
 	}
-	if (list) {
-		return key->kind == TW_KEY_SYMBOLS ? bind_symbols(b, key, node, base)
-						   : bind_references(b, key, node, base);
+	switch (key->kind) {
+	case TW_KEY_SYMBOLS:
+		return bind_symbols(b, key, node, base);
+	case TW_KEY_FILES:
+		return bind_files(b, key, node, base);
+	case TW_KEY_CHANNELS:
+	case TW_KEY_PUBLISHERS:
+		return bind_references(b, key, node, base);
+	default:
+		break;
 	}
 	if (node == NULL && key->def[0] == '\0') {
 		int none = -1;

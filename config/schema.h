@@ -34,7 +34,8 @@ enum tw_key_kind {
 	TW_KEY_VENUE,    /* MIC of a venue, its id in the struct */
 	TW_KEY_CHANNELS, /* list of channel ids, indices in the struct */
 	TW_KEY_PUBLISHERS /* list of publisher names, indices in the struct */,
-	TW_KEY_SYMBOLS
+	TW_KEY_SYMBOLS,
+	TW_KEY_FILES /* one path or a list of them, each as FILE */
 };
 
 struct tw_key {
@@ -68,6 +69,9 @@ static inline bool tw_key_is_branch(const struct tw_key *key)
 }
 /* Unit by the suffix of the name: "ms" of history_ms; "" where it has none. */
 const char *tw_key_unit(const struct tw_key *key);
+
+/* Whether a file of this name can be meant: not empty, nothing unprintable. */
+bool tw_value_is_path(const char *text);
 
 #define TW_VALUE_BYTES 640 /* fits every scalar value as text */
 /* Scalars.  On failure `why` says "found X, allowed Y" and nothing is stored. */

@@ -267,6 +267,10 @@ void tw_value_allowed(const struct tw_key *key, char out[TW_WHY_BYTES])
 		(void)snprintf(out, TW_WHY_BYTES,
 			       "a list of symbols of up to 32 characters, or [\"*\"]");
 		break;
+	case TW_KEY_FILES:
+		(void)snprintf(out, TW_WHY_BYTES, "a path of up to %u bytes, or a list of them",
+			       TW_FILE_BYTES - 1u);
+		break;
 	}
 }
 
@@ -339,7 +343,7 @@ static bool is_mic(const char *text)
 	return n == 4 && text[n] == '\0';
 }
 
-static bool is_path(const char *text)
+bool tw_value_is_path(const char *text)
 {
 	for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c++) {
 		if (*c < 0x20 || *c == 0x7f) {
@@ -365,10 +369,10 @@ static int text_parse(const struct tw_key *key, const struct tw_site *site, void
 		ok = is_mic(text);
 		break;
 	case TW_KEY_RUN_DIR:
-		ok = is_path(text) && text[0] == '/';
+		ok = tw_value_is_path(text) && text[0] == '/';
 		break;
 	default:
-		ok = is_path(text);
+		ok = tw_value_is_path(text);
 	}
 	if (!ok || strlen(text) >= key->size_bytes) {
 		return refuse(key, text, "", why);
@@ -471,7 +475,8 @@ static void list_print(const struct tw_key *key, const struct tw_site *site, con
 	const char *member = (const char *)base + key->offset_bytes;
 	const uint32_t *indices = (const void *)member;
 	uint32_t n = 0;
-	if (key->kind != TW_KEY_SYMBOLS) {
+	bool texts = key->kind == TW_KEY_SYMBOLS || key->kind == TW_KEY_FILES;
+	if (!texts) {
 		memcpy(&n, (const char *)base + key->count_offset_bytes, sizeof(n));
 	}
 	(void)fputc('[', out);
@@ -484,11 +489,11 @@ static void list_print(const struct tw_key *key, const struct tw_site *site, con
 				      site->publishers[indices[i]].name);
 		}
 	}
-	if (key->kind == TW_KEY_SYMBOLS) {
-		char **symbols;
-		memcpy(&symbols, member, sizeof(symbols));
-		for (size_t i = 0; symbols[i] != NULL; i++) {
-			(void)fprintf(out, "%s\"%s\"", i > 0 ? ", " : "", symbols[i]);
+	if (texts) {
+		char **all;
+		memcpy(&all, member, sizeof(all));
+		for (size_t i = 0; all[i] != NULL; i++) {
+			(void)fprintf(out, "%s\"%s\"", i > 0 ? ", " : "", all[i]);
 		}
 	}
 	(void)fputc(']', out);
@@ -560,6 +565,7 @@ void tw_value_print(const struct tw_key *key, const struct tw_site *site, const 
 	case TW_KEY_CHANNELS:
 	case TW_KEY_PUBLISHERS:
 	case TW_KEY_SYMBOLS:
+	case TW_KEY_FILES:
 		list_print(key, site, base, out);
 		break;
 	default:

@@ -178,6 +178,7 @@ int tw_feed_run(struct tw_feed *feed, struct tw_input *input, struct tw_error *e
 	do {
 		rc = tw_input_next(input, &packet, err);
 		if (rc == 1) {
+			(void)tw_feed_follow(feed, input);
 			tw_feed_packet(feed, &packet);
 		}
 	} while (rc >= 0);
@@ -197,21 +198,20 @@ struct tw_msg_head tw_feed_stamp(struct tw_feed *feed, const struct tw_venue_msg
 	struct tw_msg_head head = {
 		.venue_id = feed->venue_id,
 		.flags = flags,
-		.exchange_ns = (uint64_t)exchange_ns,
 		.exchange_seq = (uint32_t)msg->seq,
 	};
 	if (exchange_ns < 0) {
 		tw_feed_count(feed, TW_FH_unknown_values, 1);
-		head.exchange_ns = 0;
 		head.flags |= TW_MSG_TS_BAD;
 		return head;
 	}
-	if (msg->recv_ns == 0 || msg->recv_ns > INT64_MAX) {
+	if (!tw_feed_time(feed, exchange_ns, &head.exchange_ns) || msg->recv_ns == 0 ||
+	    msg->recv_ns > INT64_MAX) {
 		head.flags |= TW_MSG_TS_BAD;
 		return head;
 	}
 	/* both are within 0 .. INT64_MAX, so the difference fits */
-	int64_t delta_ns = (int64_t)msg->recv_ns - exchange_ns;
+	int64_t delta_ns = (int64_t)msg->recv_ns - (int64_t)head.exchange_ns;
 	if (feed->counters.hists != NULL) {
 		tw_hist_record(&feed->counters.hists[TW_FH_HIST_exchange_to_feedhandler], delta_ns);
 	}

@@ -5,7 +5,9 @@
  * Threads    one.
  * Memory     all of it is made by tw_feed_create(); nothing is allocated per packet.
  * Receive time  of a file it is the capture's own timestamp, whatever the replay's speed: that is when
- *            the message was received, and recv_delta_ns stays the figure that it was on that day. */
+ *            the message was received, and recv_delta_ns stays the figure that it was on that day.
+ *            A replay may say that it happens now: shift_ns then moves the exchange's times, and the
+ *            receive time is the wall clock's. */
 #ifndef TW_FEEDHANDLER_FEED_H
 #define TW_FEEDHANDLER_FEED_H
 
@@ -63,6 +65,8 @@ struct tw_feed { /* fields are const after create, but for the state of the part
 	struct tw_directory directory;
 	struct tw_feed_filter filters[TW_FEED_MAX_CHANNELS];
 	uint32_t channel_count;
+	int64_t shift_ns; /* added to the venue's times: a replay whose recording happens now */
+	uint32_t parts_seen;
 	struct tw_input_counts input_seen; /* already in the counters */
 };
 
@@ -71,6 +75,17 @@ struct tw_feed { /* fields are const after create, but for the state of the part
 int tw_feed_create(struct tw_feed **feed_p, const struct tw_feed_conf *conf,
 		   struct tw_error *err) TW_MUST_USE;
 void tw_feed_destroy(struct tw_feed *feed); /* NULL ok */
+
+/* Before each packet of an input: true where it begins another recording (the session layer is told). */
+static inline bool tw_feed_follow(struct tw_feed *feed, const struct tw_input *input)
+{
+	if (__builtin_expect(feed->parts_seen == input->parts, 1)) {
+		return false;
+	}
+	feed->parts_seen = input->parts;
+	feed->session->part(feed->session_state);
+	return true;
+}
 
 static inline void tw_feed_packet(struct tw_feed *feed, const struct tw_packet *packet)
 {
@@ -142,6 +157,22 @@ static inline void tw_feed_send(struct tw_feed *feed, struct tw_instrument *inst
 		tw_feed_define(feed, instrument, msg);
 	}
 	tw_feed_emit(feed, msg, instrument->channels);
+}
+
+/* A time that the venue gives (from 0 on, 0: none) with feed->shift_ns; false where that leaves the range:
+ * a recording of another age, whose own time stands. */
+static inline bool tw_feed_time(const struct tw_feed *feed, int64_t venue_ns, uint64_t *ns)
+{
+	int64_t moved;
+	*ns = (uint64_t)venue_ns;
+	if (venue_ns == 0) {
+		return true;
+	}
+	if (__builtin_add_overflow(venue_ns, feed->shift_ns, &moved) || moved < 0) {
+		return false;
+	}
+	*ns = (uint64_t)moved;
+	return true;
 }
 
 /* YYYYMMDD in the venue's zone (tw_protocol.zone_seconds), 0 for time 0. */

@@ -35,9 +35,14 @@ static void feed_conf(struct tw_feed_conf *out, const struct tw_site *site,
 	}
 }
 
-static int open_input(struct tw_input **input_p, const struct tw_site_feedhandler *conf,
-		      struct tw_error *err)
+static int open_input(struct tw_input **input_p, const struct tw_site *site,
+		      const struct tw_site_feedhandler *conf, struct tw_error *err)
 {
+	if (conf->restamp && site->production) {
+		return tw_fail(err, TW_ECONFIG,
+			       "feedhandler %s: input.restamp makes times up: not in production",
+			       conf->name);
+	}
 	const struct tw_input_kind *kind;
 	int rc = tw_registry_input(&kind, conf, err);
 	return rc == TW_OK ? kind->open(input_p, conf, err) : rc;
@@ -110,7 +115,7 @@ int tw_feedhandler_open(struct tw_feedhandler **fh_p, const struct tw_site *site
 		fh->channels[i].conf = channel_conf(site, fh->conf, i);
 	}
 	tw_clock_init();
-	int rc = open_input(&fh->input, fh->conf, err);
+	int rc = open_input(&fh->input, site, fh->conf, err);
 	if (rc == TW_OK) {
 		fh->gated = fh->input->waits;
 		rc = tw_rundir_ensure(site->run_dir, err);
@@ -174,7 +179,8 @@ static void log_phase(struct tw_feedhandler *fh)
 		tw_log(TW_LOG_INFO, "waiting for the publisher of every channel");
 		break;
 	case TW_FH_RUNNING:
-		tw_log(TW_LOG_INFO, "reading %s", fh->conf->file);
+		tw_log(TW_LOG_INFO, "reading %s%s", fh->conf->files[0],
+		       fh->conf->files[1] != NULL ? " and more" : "");
 		break;
 	case TW_FH_DRAINING:
 		tw_log(TW_LOG_INFO, "the input has ended, waiting until all of it is sent");
@@ -268,10 +274,13 @@ void tw_feedhandler_summary(const struct tw_feedhandler *fh, FILE *out)
 	(void)fprintf(out, "{\n  \"program\": \"%s\",\n  \"version\": \"%s\",\n  \"name\": ",
 		      fh->app->program, TW_VERSION);
 	json_text(out, fh->conf->name);
-	(void)fprintf(out, ",\n  \"environment\": \"%s\",\n  \"protocol\": \"%s\",\n  \"file\": ",
+	(void)fprintf(out, ",\n  \"environment\": \"%s\",\n  \"protocol\": \"%s\",\n  \"files\": [",
 		      fh->site->production ? "production" : "test", fh->conf->protocol);
-	json_text(out, fh->conf->file);
-	(void)fprintf(out, ",\n  \"exit_status\": %d,\n  \"error\": ", fh->exit_status);
+	for (size_t i = 0; fh->conf->files[i] != NULL; i++) {
+		(void)fputs(i == 0 ? "" : ", ", out);
+		json_text(out, fh->conf->files[i]);
+	}
+	(void)fprintf(out, "],\n  \"exit_status\": %d,\n  \"error\": ", fh->exit_status);
 	json_text(out, fh->error.text);
 	(void)fprintf(out, ",\n  \"warning\": ");
 	json_text(out, fh->input->warning.text);
@@ -323,14 +332,14 @@ int tw_feedhandler_check(const struct tw_site *site, uint32_t index, FILE *out,
 		rc = tw_feed_create(&feed, &fc, err);
 	}
 	if (rc == TW_OK) {
-		rc = open_input(&input, conf, err);
+		rc = open_input(&input, site, conf, err);
 	}
 	if (rc == TW_OK) {
 		(void)fprintf(out,
 			      "feedhandler %s: protocol %s, session %s, %u channels, %u symbols in "
 			      "the directory, input %s can be read\n",
 			      conf->name, feed->protocol->name, feed->session->name,
-			      conf->channel_count, feed->directory.count, conf->file);
+			      conf->channel_count, feed->directory.count, conf->files[0]);
 	}
 	tw_input_close(input);
 	tw_feed_destroy(feed);

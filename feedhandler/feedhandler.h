@@ -53,6 +53,7 @@ struct tw_feedhandler {
 	struct tw_pace pace;
 	struct tw_idle idle;
 	uint32_t unflushed; /* bit i: channel i has appended but not flushed */
+	bool restamped;     /* the feed's shift belongs to this recording */
 	bool abandoned;     /* stop, or a publisher is gone for good: nothing more is appended */
 	uint64_t begun_ns, ended_ns;
 	int exit_status;

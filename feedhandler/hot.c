@@ -152,6 +152,33 @@ void tw_feedhandler_message(void *fh_p, const struct tw_msg_head *msg, uint32_t 
 	}
 }
 
+/* Where the site says so, the recording happens now.  Played by its own time, what was received with
+ * the first packet is received now, and so on: how late this thread reads it shows in recv_delta_ns.
+ * At another speed or rate there is no such schedule: each packet is received now, with the delta that
+ * it was recorded with. */
+static void restamp(struct tw_feedhandler *fh, struct tw_packet *packet)
+{
+	if (!fh->conf->restamp || packet->recv_ns == 0 || packet->recv_ns > INT64_MAX) {
+		return;
+	}
+	uint64_t wall_ns = tw_wall_ns();
+	bool by_time = fh->pace.speed_pct == 100 && fh->pace.rate_msgs == 0;
+	if (!by_time || !fh->restamped) {
+		fh->feed->shift_ns = (int64_t)wall_ns - (int64_t)packet->recv_ns;
+		fh->restamped = true;
+	}
+	packet->recv_ns = wall_ns;
+}
+
+/* The first packet of the next of several recordings is due at once, the others relative to it. */
+static void follow_input(struct tw_feedhandler *fh)
+{
+	if (tw_feed_follow(fh->feed, fh->input)) {
+		fh->pace.packets_begun = false;
+		fh->restamped = false;
+	}
+}
+
 /* Until the input ends, fails, or all is given up. */
 static void run(struct tw_feedhandler *fh)
 {
@@ -162,9 +189,11 @@ static void run(struct tw_feedhandler *fh)
 		uint64_t now_ns = tw_mono_ns();
 		tw_duty_turn(&fh->duty, now_ns, rc == 1);
 		if (rc == 1) {
+			follow_input(fh);
 			wait_until(fh, tw_pace_packet(&fh->pace, packet.recv_ns, now_ns), now_ns);
 			tw_idle_reset(&fh->idle);
 			if (!fh->abandoned) {
+				restamp(fh, &packet);
 				tw_feed_packet(fh->feed, &packet);
 				flush(fh);
 			}

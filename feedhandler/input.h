@@ -38,6 +38,7 @@ struct tw_input { /* the head of every implementation */
 	const struct tw_input_ops *ops;
 	struct tw_input_counts counts;
 	bool waits;              /* a file: it can wait for its reader, nothing is lost meanwhile */
+	uint32_t parts;          /* recordings begun: grows where the next of several begins */
 	struct tw_error warning; /* code TW_OK: none.  Set when the input ends in mid-packet */
 };
 
@@ -62,7 +63,11 @@ static inline void tw_input_close(struct tw_input *input) /* NULL ok */
  * TW_EFORMAT says what was found instead. */
 int tw_input_capture_open(struct tw_input **input_p, const char *path,
 			  struct tw_error *err) TW_MUST_USE;
-/* The same from memory, which must stay until close; `name` is for error texts. */
+/* One capture after the other; `paths`, NULL-terminated and not empty, must stay until close.  Every
+ * file is looked at before the first one is read.  Opening the next one is a system call. */
+int tw_input_files_open(struct tw_input **input_p, char *const *paths,
+			struct tw_error *err) TW_MUST_USE;
+/* A capture from memory, which must stay until close; `name` is for error texts. */
 int tw_input_capture_memory(struct tw_input **input_p, const char *name, const void *data,
 			    size_t len_bytes, struct tw_error *err) TW_MUST_USE;
 

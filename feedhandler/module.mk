@@ -3,6 +3,7 @@ TW_SRCS += \
 	feedhandler/feed.c \
 	feedhandler/frame.c \
 	feedhandler/input_capture.c \
+	feedhandler/input_files.c \
 	feedhandler/instruments.c \
 	feedhandler/registry.c \
 	feedhandler/session_iextp.c \

@@ -11,18 +11,18 @@ static const struct tw_session *const sessions[] = { &tw_session_iextp };
 
 static bool file_configured(const struct tw_site_feedhandler *conf)
 {
-	return conf->file[0] != '\0';
+	return conf->files != NULL;
 }
 
 static int file_open(struct tw_input **input_p, const struct tw_site_feedhandler *conf,
 		     struct tw_error *err)
 {
-	return tw_input_capture_open(input_p, conf->file, err);
+	return tw_input_files_open(input_p, conf->files, err);
 }
 
 static const struct tw_input_kind inputs[] = {
 	{ .name = "file",
-	  .help = "a capture: pcap, pcapng, gzip of either",
+	  .help = "captures: pcap, pcapng, gzip of either",
 	  .configured = file_configured,
 	  .open = file_open },
 };

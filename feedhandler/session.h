@@ -15,6 +15,8 @@ struct tw_session {
 	const char *name; /* feedhandlers[].session */
 	const char *help;
 	size_t state_bytes; /* zeroed before the first packet */
+	/* another recording begins: any session may follow, the same one goes on */
+	void (*part)(void *state);
 	void (*packet)(struct tw_feed *feed, void *state, const struct tw_packet *packet);
 };
 

@@ -140,9 +140,16 @@ static void iextp_packet(struct tw_feed *feed, void *state_memory, const struct 
 	}
 }
 
+static void iextp_part(void *state_memory)
+{
+	struct iextp *state = state_memory;
+	state->send_ns = 0; /* a recording made earlier holds no stragglers */
+}
+
 const struct tw_session tw_session_iextp = {
 	.name = "iextp",
 	.help = "IEX-TP version 1 over UDP multicast",
 	.state_bytes = sizeof(struct iextp),
+	.part = iextp_part,
 	.packet = iextp_packet,
 };

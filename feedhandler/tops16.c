@@ -454,12 +454,12 @@ static void auction(struct tw_feed *feed, const struct tw_venue_msg *msg)
 		.collar_reference_price = optional_price(feed, p + 56),
 		.lower_collar_price = optional_price(feed, p + 64),
 		.upper_collar_price = optional_price(feed, p + 72),
-		.scheduled_ns = (uint64_t)load_le32(p + 44) * 1000000000u, /* seconds */
 		.auction = auction_of(feed, p[AT_STATE]),
 		.side = imbalance_side(feed, p[42]),
 		.extensions = p[43],
 		.venue_auction = (char)p[AT_STATE],
 	};
+	(void)tw_feed_time(feed, load_le32(p + 44) * INT64_C(1000000000), &a.scheduled_ns);
 	tw_feed_kind(&a.head, TW_MSG_AUCTION_IMBALANCE, sizeof(a));
 	a.head.instrument_id = instrument->id;
 	tw_feed_send(feed, instrument, &a.head);

@@ -56,7 +56,7 @@ bool tw_pub_channel_note(struct tw_pub_channel *channel, struct tw_error *out)
 	return true;
 }
 
-/* --- sends under way -------------------------------------------------------------------------------- */
+/* --- sends under way ------------------------------------------------------------------------- */
 
 /* Gives the history back what no send reads any more. */
 static void reap(struct tw_pub_channel *channel)
@@ -94,7 +94,7 @@ static void post(struct tw_pub_channel *channel, const struct tw_pack_dgram *dgr
 	channel->send_head++;
 }
 
-/* --- a life ------------------------------------------------------------------------------------------- */
+/* --- a life ---------------------------------------------------------------------------------- */
 
 /* Begins a life on the bus that was just opened. */
 static int begin(struct tw_pub_channel *channel, uint64_t now_ns, struct tw_error *err)
@@ -152,6 +152,10 @@ static __attribute__((cold)) void look_for_bus(struct tw_pub_channel *channel, u
 		}
 		return;
 	}
+	if (rc == TW_EBUSY) {
+		(void)tw_fail(&err, rc, "channel %u: its bus: another publisher is attached",
+			      channel->conf.channel);
+	}
 	if (rc == TW_OK && tw_bus_reader_session(channel->bus) == channel->broken_session) {
 		leave_bus(channel); /* refused already: a new one has to come */
 		channel->look_again_ns = now_ns + LOOK_AGAIN_NS;
@@ -180,7 +184,7 @@ static __attribute__((cold)) void bus_broken(struct tw_pub_channel *channel, int
 	refuse(channel, &err, now_ns);
 }
 
-/* --- turns -------------------------------------------------------------------------------------------- */
+/* --- turns ----------------------------------------------------------------------------------- */
 
 static int from_bus(void *ctx, void *dst, uint32_t max_bytes, struct tw_bus_batch *batch)
 {

@@ -3,9 +3,9 @@
  * Life      waits for the channel's bus; with it begins a life (session, publisher number, empty
  *           history), and goes on until the bus says that another has taken its place.
  * Gate      the publisher is the bus's gate: it releases what it has read only after posting it, so
- *           that whoever comes after it sends again what it may not have sent.  Subscribers drop what
- *           they have twice.
- * Threads   everything here is the hot thread's, but tw_pub_channel_note(), which is the main one's.
+ *           that whoever comes after it sends again what it may not have sent.  Subscribers drop
+ *           what they have twice.
+ * Threads   all of it is the hot thread's, but tw_pub_channel_note(), which is the main one's.
  * Ordering  PU1 pairs with PU2, PU3 with PU4: `note` belongs to the hot thread while `note_full` is
  *           false, to the main thread while it is true.
  * Kernel    the hot thread enters it for a bus file to be opened or closed, at most every 10 ms and

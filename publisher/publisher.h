@@ -37,8 +37,8 @@ struct tw_publisher {
 	struct tw_pub_logged *logged; /* what the log says about each channel */
 };
 
-/* Opens everything that `index` of the site's publishers needs, up to the transmitter.  `site` has its
- * lines resolved here and must outlive the publisher. */
+/* Opens everything that `index` of the site's publishers needs, up to the transmitter.  `site` has
+ * its lines resolved here and must outlive the publisher. */
 int tw_publisher_open(struct tw_publisher **pub_p, struct tw_site *site, uint32_t index,
 		      struct tw_app *app, struct tw_error *err) TW_MUST_USE;
 void tw_publisher_close(struct tw_publisher *pub); /* joined or never started; NULL ok */

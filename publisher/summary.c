@@ -25,8 +25,8 @@ static void put_counter(FILE *out, const char *name, const struct tw_counters *c
 	fprintf(out, ",\"%s\":%" PRIu64, name, tw_counter_get(counters, index));
 }
 
-/* Figures only where most samples are in range: the stamps of a recording that is played as it is are
- * of another day. */
+/* Figures only where most samples are in range: the stamps of a recording that is played as it is
+ * are of another day. */
 static void put_hist(FILE *out, const char *name, const struct tw_hist *hist)
 {
 	struct tw_hist_summary s;

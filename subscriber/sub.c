@@ -26,7 +26,8 @@ void tw_sub_conf_init(struct tw_sub_conf *conf)
 static int take_conf(struct tw_sub_conf *out, const struct tw_sub_conf *conf, struct tw_error *err)
 {
 	tw_sub_conf_init(out);
-	if (conf == NULL || conf->size < offsetof(struct tw_sub_conf, channel_count)) {
+	const size_t least = offsetof(struct tw_sub_conf, channel_count) + sizeof(uint32_t);
+	if (conf == NULL || conf->size < least) {
 		return tw_fail(err, TW_EARG,
 			       "subscriber: open: conf was not made by tw_sub_conf_init()");
 	}

@@ -12,15 +12,16 @@
 #include "subscriber/subscribe.h"
 #include "wire/format.h"
 
-#define BUF_BYTES     (256u * 1024u)
+#define BUF_BYTES     262144u
 #define LINE_BYTES    (TW_FORMAT_MAX_BYTES + 1u) /* and the newline */
-#define CHUNK_BYTES   4096u /* PIPE_BUF: a pipe that polls writable takes so much, pipe(7) */
+#define CHUNK_BYTES   4096u /* a page: so much a pipe takes that polls writable */
 #define STOP_WAIT_NS  1000000000ull
-#define SYMBOL_SLOTS  (2u * TW_SYMBOLS_MAX)
+#define SYMBOL_SLOTS  131072u
 #define SYMBOL_SHIFT  (64 - 17)
 #define SYMBOL_SPREAD 0x9e3779b97f4a7c15ull /* 2^64 / golden ratio: spreads dense ids */
 
 _Static_assert(SYMBOL_SLOTS == 1u << (64 - SYMBOL_SHIFT), "the hash covers the table");
+_Static_assert(SYMBOL_SLOTS == 2u * TW_SYMBOLS_MAX, "never more than half full");
 
 int tw_symbols_init(struct tw_symbols *symbols, struct tw_error *err)
 {

@@ -164,10 +164,11 @@ static void put_kinds(FILE *file, const struct tw_tally *tally)
 	const char *comma = "";
 
 	fputs(",\"kinds\":{", file);
-	for (uint16_t id = 0; id < TW_MSG_KIND_LIMIT; id++) {
+	for (unsigned int id = 0; id < TW_MSG_KIND_LIMIT; id++) {
 		if (tally->kinds[id] != 0) {
 			fprintf(file, "%s\"%s\":%" PRIu64, comma,
-				id == 0 ? "unknown" : tw_msg_kind_name(id), tally->kinds[id]);
+				id == 0 ? "unknown" : tw_msg_kind_name((uint16_t)id),
+				tally->kinds[id]);
 			comma = ",";
 		}
 	}

@@ -19,7 +19,7 @@
 
 #define EVENTS       256u
 #define ALARM_TICKS  10u /* of 100 ms */
-#define USAGE_STATUS 64  /* EX_USAGE, sysexits.h(3head) */
+#define USAGE_STATUS 64  /* EX_USAGE */
 
 static const char help[] =
 	"usage: tw-subscribe -c FILE [options]\n"

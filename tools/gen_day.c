@@ -8,8 +8,8 @@
 
 #include "gen.h"
 
-#define LEAD_NS          3200000000u /* silence around the day: a few heartbeats */
-#define PAUSE_NS         1700000000u /* between the first messages and the system's start */
+#define LEAD_NS          1100000000u /* silence around the day: a heartbeat */
+#define PAUSE_NS         300000000u  /* between the first messages and the system's start */
 #define SPIN_GAP_NS      500u
 #define BURST_MSGS       8ull
 #define BURST_GAP_NS     2000u

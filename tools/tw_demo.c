@@ -361,7 +361,7 @@ int main(int argc, char **argv)
 		{ "version", no_argument, NULL, 'V' },
 		{ NULL, 0, NULL, 0 },
 	};
-	static struct demo demo = { .seconds = 10, .rate = 50000, .seed = 1, .loss_pct = "1" };
+	static struct demo demo = { .seconds = 8, .rate = 50000, .seed = 1, .loss_pct = "1" };
 	uint32_t seed = 1;
 	bool verbose = false;
 	int c;

@@ -35,13 +35,13 @@ static inline bool tw_app_stopping(const struct tw_app *app)
 	return atomic_load_explicit(&app->stop, memory_order_relaxed);
 }
 
-/* The thread of tw_app_init(): until stop, waits for signals and calls tick(ctx) every 100 ms (after a clock refit;
- * NULL allowed).  Returns the exit status.  A second SIGINT or SIGTERM ends the process at once,
- * with 128 + the signal's number, after the return too. */
+/* The thread of tw_app_init(): until stop, waits for signals and calls tick(ctx) every 100 ms, the
+ * clock refitted before (NULL allowed).  Returns the exit status.  A second SIGINT or SIGTERM ends
+ * the process at once, with 128 + the signal's number, after the return too. */
 int tw_app_run(struct tw_app *app, void (*tick)(void *ctx), void *ctx);
 
-/* Starts a thread with all signals blocked but those of its own faults.  Linux keeps 15 bytes of the
- * name. */
+/* Starts a thread with all signals blocked but those of its own faults.  Linux keeps 15 bytes of
+ * the name. */
 int tw_thread_start(pthread_t *thread, const char *name, void *(*fn)(void *), void *arg,
 		    struct tw_error *err) TW_MUST_USE;
 

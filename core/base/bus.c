@@ -4,11 +4,11 @@
  * Ordering  B1 pairs with B2 (bus_reader.c): a reader that copied a byte of what the writer has put
  *                in place of older data sees the `intent` that was raised before.
  *           B3 pairs with B4: what lies below `published` was written before.
- *           B5 pairs with B6: the gate has copied what it gives back before the writer overwrites it.
- *           B7 pairs with B8: a reader that sees ENDED or SUPERSEDED sees the last `published`.
+ *           B5 pairs with B6: the gate has copied what it gives back before the writer overwrites
+ *           it. B7 pairs with B8: a reader that sees ENDED or SUPERSEDED sees the last `published`.
  *           B9 pairs with B10: the gate's pair is whole before `gate_turn` names it.
- * Mutants   TW_MUTANT breaks the order on purpose: tests/stress/check_ordering.sh builds such programs
- *           and expects the stress tests to fail.  0 everywhere else. */
+ * Mutants   TW_MUTANT breaks the order on purpose: tests/stress/check_ordering.sh builds such
+ *           programs and expects the stress tests to fail.  0 everywhere else. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -228,14 +228,18 @@ void tw_bus_flush(struct tw_bus_writer *writer)
 {
 	if (writer->published != writer->pos) {
 		writer->published = writer->pos;
+		if (TW_MUTANT == 1) { /* intent after the bytes */
+			atomic_store_explicit(&writer->header->intent, writer->pos,
+					      memory_order_relaxed);
+		}
 		/* B3: pairs with B4 */
 		atomic_store_explicit(&writer->header->published, writer->pos,
 				      memory_order_release);
 	}
 }
 
-/* How far the gate has come.  A pair that the gate is just writing anew is newer than asked for, and
- * each of its words is good alone. */
+/* How far the gate has come.  A pair that the gate is just writing anew is newer than asked for,
+ * and each of its words is good alone. */
 static const struct tw_bus_pair *gate_pair(const struct tw_bus_writer *writer)
 {
 	/* B9: pairs with B10 */
@@ -299,9 +303,6 @@ bool tw_bus_append(struct tw_bus_writer *writer, const void *msg, uint32_t len_b
 	tw_words_put(writer->ring + (writer->pos & writer->mask), msg, len_bytes);
 	writer->pos += len_bytes;
 	writer->next_seq++;
-	if (TW_MUTANT == 1) { /* announced after it is written */
-		atomic_store_explicit(&writer->header->intent, writer->pos, memory_order_release);
-	}
 	return true;
 }
 

@@ -1,7 +1,7 @@
 /* The bus: a broadcast ring of messages in shared memory, one writer, any number of readers.
  *
- * Records   are messages as they travel (SBE header and block, a multiple of 8 bytes); the length is
- *           8 + block_length, and the number of a message is the number of the one before plus 1.
+ * Records   are messages as they travel (SBE header and block, a multiple of 8 bytes); the length
+ *           is 8 + block_length, and numbers count up by one from message to message.
  * Memory    run_dir/bus-CHANNEL; the data area is mapped twice in a row, so that no record is ever
  *           split.  Position counters are free-running bytes.  Layout: base/bus_layout.h.
  * Torn reads  before the writer overwrites it stores `intent`, then a release fence; after writing
@@ -10,10 +10,11 @@
  * Lapped readers  find a position and its number in the checkpoints (one for each 64th of the ring)
  *           and go on half a ring behind the writer, so that they are not lapped again at once.
  * Stopping the writer  no reader can, except the one publisher that has attached as the gate, and
- *           that only where the writer asks for it (tw_bus_append with `gated`).  How far the gate has
- *           come stays in the file, so that a restarted publisher goes on where the last one stopped.
- *           Being the gate is a lock that the kernel drops when the process ends.  While nobody is the
- *           gate a gated append goes on refusing: an input that can wait, waits for the next gate.
+ *           that only where the writer asks for it (tw_bus_append with `gated`).  How far the gate
+ *           has come stays in the file, so that a restarted publisher goes on where the last one
+ *           stopped.  Being the gate is a lock that the kernel drops when the process ends.  While
+ *           nobody is the gate a gated append goes on refusing: an input that can wait, waits for
+ *           the next gate.
  * Sessions  one file is one session.  A new feedhandler marks the old file SUPERSEDED and renames a
  *           new one over it; readers drain the old one, then open the new one.
  * Two writers of one channel are refused by a lock on run_dir/bus-CHANNEL.lock.
@@ -48,7 +49,8 @@ struct tw_bus_conf {
 
 /* Becomes the channel's one writer and begins a new session at message 1.  The session number is
  * max(run_dir/session-CHANNEL, an existing bus file's, heard, wall clock in ms) + 1 and is stored.
- * `heard` is the highest session heard on the groups, 0 if none.  TW_EBUSY: another writer lives. */
+ * `heard` is the highest session heard on the groups, 0 if none.  TW_EBUSY: another writer
+ * lives. */
 int tw_bus_create(struct tw_bus_writer **writer_p, const struct tw_bus_conf *conf, uint64_t heard,
 		  struct tw_error *err) TW_MUST_USE;
 uint64_t tw_bus_writer_session(const struct tw_bus_writer *writer);
@@ -56,9 +58,9 @@ uint64_t tw_bus_writer_next_seq(const struct tw_bus_writer *writer); /* of the n
 
 /* Appends one message (8 + block_length bytes, at most TW_MSG_MAX_BYTES, validated by the caller).
  * Invisible until tw_bus_flush(), which publishes all that was appended; append flushes by itself
- * before more than a quarter of the ring is unpublished.  With `gated` nothing that the gate has not
- * yet released is overwritten: false means no room now (all is flushed, try again later), also while
- * no gate lives; without, it always succeeds. */
+ * before more than a quarter of the ring is unpublished.  With `gated` nothing that the gate has
+ * not yet released is overwritten: false means no room now (all is flushed, try again later), also
+ * while no gate lives; without, it always succeeds. */
 bool tw_bus_append(struct tw_bus_writer *writer, const void *msg, uint32_t len_bytes, bool gated);
 void tw_bus_flush(struct tw_bus_writer *writer);
 /* True while a publisher is attached as the gate and its process lives.  One system call. */
@@ -73,30 +75,31 @@ void tw_bus_writer_close(struct tw_bus_writer *writer);
 
 /* Opens the current bus of a channel at its oldest readable message (to a 64th of the ring), or,
  * `as_gate`, where the last gate stopped.  TW_ENOTFOUND: no feedhandler has made it yet, or it is
- * being replaced this instant.  TW_EBUSY: another gate lives.  TW_EFORMAT: not a bus of this version. */
+ * being replaced this instant.  TW_EBUSY: another gate lives.  TW_EFORMAT: not a bus of this
+ * version. */
 int tw_bus_open(struct tw_bus_reader **reader_p, const char *run_dir, uint16_t channel,
 		bool as_gate, struct tw_error *err) TW_MUST_USE;
 uint64_t tw_bus_reader_session(const struct tw_bus_reader *reader);
 uint64_t tw_bus_reader_next_seq(const struct tw_bus_reader *reader);
 
-/* Gate only: a number never given before in this session, from 1 (16 bits); TW_EFULL after 65,535. */
+/* Gate only: a number never given before in this session, from 1; TW_EFULL after 65,535. */
 int tw_bus_new_life(struct tw_bus_reader *reader, struct tw_error *err) TW_MUST_USE;
 
 struct tw_bus_batch {
-	uint64_t
-		first_seq; /* of the first message copied; where lapped: the first one that is gone */
-	uint64_t end_seq; /* lapped only: one past the last one that is gone */
-	uint32_t count;   /* messages copied */
-	uint32_t bytes;   /* of them */
+	uint64_t first_seq; /* of the first message copied; lapped: the first that is gone */
+	uint64_t end_seq;   /* lapped only: one past the last one that is gone */
+	uint32_t count;     /* messages copied */
+	uint32_t bytes;     /* of them */
 };
-/* Copies as many whole messages as fit into dst (8-byte aligned, max_bytes, a multiple of 8).  Returns
+/* Copies as many whole messages as fit into dst (8-byte aligned, max_bytes, a multiple of 8).
+ * Returns
  *   > 0          messages copied; 0: nothing there now (see tw_bus_reader_state)
  *   TW_ELAPPED   batch->first_seq .. end_seq - 1 are gone; reading goes on at end_seq
  *   TW_EFORMAT   a record's length cannot be right: the bus is broken (for good: open it again)
  *   TW_EFULL     the next message alone is larger than max_bytes
- * Of a message only the length is checked.  dst is written in relaxed 8-byte atomics, up to max_bytes
- * whatever the result: it may be memory that others read by a rule of their own (the history log).
- * Hot: no system call, lock or allocation. */
+ * Of a message only the length is checked.  dst is written in relaxed 8-byte atomics, up to
+ * max_bytes whatever the result: it may be memory that others read by a rule of their own (the
+ * history log).  Hot: no system call, lock or allocation. */
 int tw_bus_read(struct tw_bus_reader *reader, void *dst, uint32_t max_bytes,
 		struct tw_bus_batch *batch);
 /* Gate only: everything read so far has been sent and may be overwritten. */

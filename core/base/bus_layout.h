@@ -2,16 +2,16 @@
  * their tests.
  *
  * File      one header of header_bytes, then the ring of size_bytes.
- * Mapping   header, ring, ring: consecutive addresses, so that a record that runs over the end of the
- *           ring is contiguous all the same.
+ * Mapping   header, ring, ring: consecutive addresses, so that a record that runs over the end of
+ *           the ring is contiguous all the same.
  * Positions free-running bytes from 0; the byte at position p is ring[p % size_bytes].
- * Segments  the ring is TW_BUS_SEGMENTS equal parts, counted free-running from 0: segment k begins at
- *           position k * segment_bytes.  Once for each segment the writer raises `intent` over all of
- *           it and stores its checkpoint: number << 5 | (offset of the first record that begins in the
- *           segment) / 8.  One word, so that position and number are always of one piece; which lap it
- *           belongs to is decided by `intent`, exactly as for the data.
- * Spec      TW_BUS_VERSION 1.  Magic, version and the offset of `state` stay in every later version: a
- *           new feedhandler marks an older version's file too. */
+ * Segments  the ring is TW_BUS_SEGMENTS equal parts, counted free-running from 0: segment k begins
+ *           at position k * segment_bytes.  Once for each segment the writer raises `intent` over
+ *           all of it and stores its checkpoint: number << 5 | (offset of the first record that
+ *           begins in the segment) / 8.  One word, so that position and number are always of one
+ *           piece; which lap it belongs to is decided by `intent`, exactly as for the data.
+ * Spec      TW_BUS_VERSION 1.  Magic, version and the offset of `state` stay in every later
+ *           version: a new feedhandler marks an older version's file too. */
 #ifndef TW_BASE_BUS_LAYOUT_H
 #define TW_BASE_BUS_LAYOUT_H
 
@@ -29,7 +29,7 @@
 #define TW_BUS_VERSION        1u
 #define TW_BUS_SEGMENTS       64u
 #define TW_BUS_MIN_BYTES      65536u
-#define TW_BUS_MAX_BYTES      (1ull << 40) /* far above any memory; keeps sums below from wrapping */
+#define TW_BUS_MAX_BYTES      (1ull << 40) /* keeps sums from wrapping */
 #define TW_BUS_HEADER_BYTES   4096u        /* of the struct; the file rounds it up to a page */
 #define TW_BUS_CHECK_BITS     5u
 #define TW_BUS_MAX_LIFE       65535u

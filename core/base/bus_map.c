@@ -1,7 +1,7 @@
 /* Bus files: making, checking, mapping and locking them.  Nothing here is on a hot path.
  *
- * Trust     constants are read once with pread(), checked, and kept in a private copy; sizes are never
- *           taken from the mapping again. */
+ * Trust     constants are read once with pread(), checked, and kept in a private copy; sizes are
+ *           never taken from the mapping again. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -83,7 +83,7 @@ static int map_all(struct tw_bus_map *map, const char *name, int header_prot, in
 	map->ring = (uint8_t *)base + header_bytes;
 	map->segment_bytes = map->fixed.size_bytes / TW_BUS_SEGMENTS;
 
-	/* the writer faults every page in now; readers fault around as they go, 16 pages at a time */
+	/* the writer faults every page in now; readers do as they go, 16 pages at a time */
 	int flags = (ring_prot & PROT_WRITE) != 0 ? MAP_POPULATE : 0;
 	if (map_at(base, header_bytes, header_prot, MAP_POPULATE, map->fd, 0) != 0 ||
 	    map_at(map->ring, size_bytes, ring_prot, flags, map->fd, header_bytes) != 0 ||

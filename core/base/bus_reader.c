@@ -3,11 +3,12 @@
  * Threads   one thread per reader.
  * Ordering  see bus.c; B2, B4, B8 and the gate's B5 and B10 are here.
  * Lapped    a reader that finds its position below `intent` - size goes on at the checkpoint half a
- *           ring below `published`: `intent` is at most a quarter and a segment ahead of that, so about
- *           a quarter of the ring lies between it and being lapped again.  A checkpoint is read and
- *           checked like data (B4, B2), so the position and the number are of one lap.
- * Trust     whatever the file says, at most max_bytes are copied from inside the two mappings of the
- *           ring, and records are walked in the copy, which nobody else writes. */
+ *           ring below `published`: `intent` is at most a quarter of the ring ahead of that, so
+ *           about a quarter (less one segment) lies between the reader and being lapped again.  A
+ *           checkpoint is read and checked like data (B4, B2), so the position and the number are
+ *           of one lap.
+ * Trust     whatever the file says, at most max_bytes are copied from inside the two mappings of
+ *           the ring, and records are walked in the copy, which nobody else writes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -157,7 +158,7 @@ int tw_bus_open(struct tw_bus_reader **reader_p, const char *run_dir, uint16_t c
 	reader->mask = reader->size_bytes - 1;
 	reader->segment_bytes = reader->map.segment_bytes;
 
-	/* B8: pairs with B7; its successor is not in place yet, or we opened it just before it was */
+	/* B8: pairs with B7; the successor is not in place yet, or came just after our open() */
 	if (atomic_load_explicit(&reader->header->state, memory_order_acquire) ==
 	    TW_BUS_SUPERSEDED) {
 		rc = tw_fail(err, TW_ENOTFOUND, "%s: being replaced", name);
@@ -278,7 +279,7 @@ int tw_bus_read(struct tw_bus_reader *reader, void *dst, uint32_t max_bytes,
 void tw_bus_release(struct tw_bus_reader *reader)
 {
 	TW_ASSERT(reader->gate);
-	/* the pair that is not in force, then its turn: who takes over finds one of the two, whole */
+	/* the pair that is not in force, then its turn: a successor always finds a whole one */
 	uint64_t turn = reader->gate_turn + 1;
 	struct tw_bus_pair *pair = &reader->header->gate[turn % 2];
 	atomic_store_explicit(&pair->seq, reader->next_seq, memory_order_relaxed);

@@ -27,6 +27,7 @@
 
 static struct tw_clock_cell cell; /* empty: not calibrated, or no TSC: the vDSO serves */
 static _Atomic bool unsettled;
+static _Atomic uint64_t steps; /* one writer at a time: who holds refit_lock */
 static pthread_once_t init_once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t refit_lock = PTHREAD_MUTEX_INITIALIZER;
 static int64_t vdso_offset_ns; /* under refit_lock: CLOCK_REALTIME - CLOCK_MONOTONIC */
@@ -252,8 +253,14 @@ bool tw_clock_refit(int64_t *step_ns)
 	tw_clock_init();
 	pthread_mutex_lock(&refit_lock);
 	bool stepped = uses_tsc() ? refit_tsc(step_p) : refit_vdso(step_p);
+	atomic_fetch_add_explicit(&steps, stepped ? 1 : 0, memory_order_relaxed);
 	pthread_mutex_unlock(&refit_lock);
 	return stepped;
+}
+
+uint64_t tw_clock_steps(void)
+{
+	return atomic_load_explicit(&steps, memory_order_relaxed);
 }
 
 bool tw_clock_settled(void)

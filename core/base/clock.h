@@ -16,7 +16,7 @@
 #include "tidewire/error.h"
 
 #define TW_CLOCK_REFIT_NS 100000000ull
-#define TW_CLOCK_STEP_NS  1000000ull /* a larger difference at a refit is a step of the wall clock */
+#define TW_CLOCK_STEP_NS  1000000ull /* a larger difference at a refit is a step */
 
 /* Calibrates; idempotent, cheap after the first call.  Before it tw_wall_ns() uses the vDSO. */
 void tw_clock_init(void);
@@ -27,6 +27,9 @@ uint64_t tw_wall_ns(void);
 /* Refits against CLOCK_REALTIME.  Returns true where the wall clock stepped by more than
  * TW_CLOCK_STEP_NS since the last refit; *step_ns (NULL allowed) is then the signed step. */
 bool tw_clock_refit(int64_t *step_ns);
+
+/* Steps seen so far by whoever refits: for the others to compare. */
+uint64_t tw_clock_steps(void);
 
 /* False from a step until the next refit that sees none: stamps then carry TS_BAD. */
 bool tw_clock_settled(void);

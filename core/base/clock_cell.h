@@ -1,6 +1,6 @@
 /* How the clock's curve gets from the thread that refits to those that stamp.
  *
- * A sequence lock over two copies: generation g lies in copy g % 2, and while g + 1 is being written
+ * A sequence lock over two copies: generation g lies in copy g % 2, and while g + 1 is written
  * readers go on with g, so that nobody ever waits for a writer that has lost its CPU.
  * Threads   one writer at a time; any number of readers, who go round again only when two
  *           generations have passed them.

@@ -3,13 +3,13 @@
  * File      described by itself: header (magic, version, sizes, pid, program, start time), a table
  *           of groups (type, label, first value, first histogram), a table of value descriptors
  *           (name, unit, kind), then the values and histograms.  A reader needs no table of its own
- *           and refuses another version.  Layout in counters_file.h, documented in docs/COUNTERS.md.
+ *           and refuses another version.  Layout: counters_file.h and docs/COUNTERS.md.
  * Groups    one instance of a counter set: "pub_line" labelled "channel 1 line a".  Each group
  *           starts on its own pair of cache lines and has one writing thread.
  * Table     counters_table.h is the one place that names sets and counters; enum, layout and
  *           document come from it.
- * Threads   create, add, seal and close: one thread, at start and end.  Bumping: the group's writer.
- *           Reading: anyone. */
+ * Threads   create, add, seal and close: one thread, at start and end.  Bumping: the group's
+ *           writer.  Reading: anyone. */
 #ifndef TW_BASE_COUNTERS_H
 #define TW_BASE_COUNTERS_H
 
@@ -24,7 +24,8 @@
 
 enum tw_counter_kind { TW_KIND_COUNTER = 0, TW_KIND_GAUGE, TW_KIND_MAX };
 
-/* enum tw_set { TW_SET_fh_channel, ... }; enum tw_fh_channel_counter { TW_FH_CHANNEL_messages, ... };
+/* enum tw_set { TW_SET_fh_channel, ... };
+ * enum tw_fh_channel_counter { TW_FH_CHANNEL_messages, ... };
  * enum tw_fh_channel_hist { TW_FH_CHANNEL_HIST_exchange_to_feedhandler, ... } */
 #define TW_SET_ENUM(set, help) TW_SET_##set,
 enum tw_set { TW_COUNTER_SETS(TW_SET_ENUM) TW_SET_COUNT };

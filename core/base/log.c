@@ -1,7 +1,7 @@
 /* Log lines on standard error.
  *
- * Threads   any.  A line is built on the caller's stack and leaves in one write(2), so that lines of
- *           threads and processes that share the descriptor do not mix. */
+ * Threads   any.  A line is built on the caller's stack and leaves in one write(2), so that lines
+ *           of threads and processes that share the descriptor do not mix. */
 #include "base/log.h"
 
 #include <errno.h>

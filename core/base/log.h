@@ -7,7 +7,8 @@
 
 enum tw_log_level { TW_LOG_ERROR = 0, TW_LOG_WARNING, TW_LOG_INFO, TW_LOG_DEBUG };
 
-/* `program` must outlive the process (a literal); lines above `level` are dropped (default INFO). */
+/* `program` must outlive the process (a literal); lines above `level` are dropped (default:
+ * INFO). */
 void tw_log_init(const char *program, enum tw_log_level level);
 void tw_log(enum tw_log_level level, const char *fmt, ...) TW_PRINTF(2, 3);
 

@@ -16,10 +16,10 @@ void tw_rundir_default(char path[TW_PATH_BYTES]);
 /* Makes the directory where it is missing and checks owner, type (no symbolic link) and mode. */
 int tw_rundir_ensure(const char *path, struct tw_error *err) TW_MUST_USE;
 
-/* Opens the directory itself, following no symbolic link; the descriptor or a negative tw_status. */
+/* Opens the directory itself, following no symbolic link; the descriptor or a negative status. */
 int tw_rundir_open_dir(const char *run_dir, struct tw_error *err) TW_MUST_USE;
 
-/* Opens run_dir/name with O_NOFOLLOW | O_CLOEXEC | flags; the descriptor or a negative tw_status. */
+/* Opens run_dir/name with O_NOFOLLOW | O_CLOEXEC | flags; the descriptor or a negative status. */
 int tw_rundir_open(const char *run_dir, const char *name, int flags, mode_t mode,
 		   struct tw_error *err) TW_MUST_USE;
 

@@ -1,7 +1,7 @@
 /* Memory that others may read while it is being overwritten, moved in relaxed 8-byte atomics.
  *
- * Ordering  none by itself: whoever calls brings the fences and says which.  The atomics make a torn
- *           copy a copy with wrong bytes in it, to be thrown away, and not a data race.
+ * Ordering  none by itself: whoever calls brings the fences and says which.  The atomics make a
+ *           torn copy a copy with wrong bytes in it, to be thrown away, and not a data race.
  * Units     both addresses 8-byte aligned, lengths a multiple of 8. */
 #ifndef TW_BASE_WORDS_H
 #define TW_BASE_WORDS_H

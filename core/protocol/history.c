@@ -1,11 +1,11 @@
 /* The writer of a history log.  What it is for: history.h.
  *
- * Ordering  H1 pairs with H2 (whoever reads the log: an acquire fence between copy and control line):
+ * Ordering  H1 pairs with H2 (whoever reads: an acquire fence between copy and control line):
  *                who has copied a byte of a new datagram sees the `intent` that covers it.
  *           H3 pairs with H4: what lies below `published` was written and posted before.
  *           H5 pairs with H2: who has copied a byte of a new life sees the life's numbers.
  *           A reader by RDMA has no fences: the NIC READs the control line after the bytes
- *           (IBV_SEND_FENCE), and stores of this host become visible to it in the order of H1 and H3.
+ *           (IBV_SEND_FENCE), and this host's stores become visible to it in the order of H1, H3.
  * Mutants   see core/base/bus.c. */
 #include "protocol/history.h"
 

@@ -1,8 +1,8 @@
 /* The packer.  What it is for: pack.h.
  *
  * Ordering  everything that goes into the log is written in relaxed 8-byte atomics between
- *           tw_history_claim() and tw_history_commit(); history.c has the fences.  Reading back what we
- *           wrote ourselves needs none. */
+ *           tw_history_claim() and tw_history_commit(); history.c has the fences.  Reading back
+ *           what we wrote ourselves needs none. */
 #include "protocol/pack.h"
 
 #include <string.h>
@@ -47,7 +47,7 @@ static struct tw_wire_hdr header(const struct tw_pack *pack, uint64_t wall_ns, u
 				     .send_ns = wall_ns };
 }
 
-/* Completes the datagram at `at`, whose payload is in place: pads it, writes its header, commits it. */
+/* Completes the datagram at `at`, whose payload is in place: padding, header, commit. */
 static void finish(struct tw_pack *pack, uint8_t *at, struct tw_wire_hdr *hdr,
 		   struct tw_pack_dgram *out)
 {

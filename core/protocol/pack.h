@@ -1,10 +1,10 @@
-/* Packer: turns a channel's messages into datagrams in the history log.  Sans-I/O: a source callback
- * gives messages, the caller sends what comes back; time is an argument.
+/* Packer: turns a channel's messages into datagrams in the history log.  Sans-I/O: a source
+ * callback gives messages, the caller sends what comes back; time is an argument.
  *
- * Batching is natural: whatever the source has goes into the datagram, up to the MTU; an empty source
- * or a full datagram ends it.  No timer delays a lone message.
- * Heartbeats: the first comes heartbeat_min_ns after the last datagram, then the interval doubles up
- * to heartbeat_max_ns.  An ended session's heartbeats carry END and start at once.
+ * Batching is natural: whatever the source has goes into the datagram, up to the MTU; an empty
+ * source or a full datagram ends it.  No timer delays a lone message.
+ * Heartbeats: the first comes heartbeat_min_ns after the last datagram, then the interval doubles
+ * up to heartbeat_max_ns.  An ended session's heartbeats carry END and start at once.
  * Malformed messages (tw_msg_holds) never reach the wire: each run of them becomes a hole, the
  * messages before and after it travel as always.
  * Threads    one. */
@@ -44,22 +44,21 @@ struct tw_pack {
 	uint64_t heartbeat_interval_ns; /* from the next heartbeat to the one after it */
 	bool ended;
 	int error; /* the source's, when it came behind datagrams of the same poll */
-	/* read by the caller's counters; holes are those of a lapped source, not of malformed messages */
+	/* for the caller's counters; holes are those of a lapped source, not of malformed ones */
 	uint64_t stalls, holes, hole_msgs, malformed_msgs;
 	uint32_t carry_bytes, carry_count; /* taken from the source, not yet packed */
 	_Alignas(64) uint8_t heartbeat[TW_WIRE_UNIT_BYTES];
-	_Alignas(
-		64) uint8_t carry[TW_WIRE_DGRAM_MAX_BYTES]; /* cold: what follows a malformed one */
+	/* cold: what follows a malformed message */
+	_Alignas(64) uint8_t carry[TW_WIRE_DGRAM_MAX_BYTES];
 };
 
 struct tw_pack_dgram {
 	const uint8_t *data;
 	uint32_t len_bytes; /* a multiple of 64 */
 	uint32_t msg_count; /* 0: heartbeat or hole */
-	uint64_t
-		end_pos; /* log position after it, for tw_history_complete(); heartbeats: unchanged */
-	uint64_t
-		first_recv_ns; /* exchange_ns + recv_delta_ns of its first message; 0: none or TS_BAD */
+	uint64_t end_pos;   /* log position after it, for tw_history_complete() */
+	/* exchange_ns + recv_delta_ns of its first message; 0: none or TS_BAD */
+	uint64_t first_recv_ns;
 };
 
 void tw_pack_init(struct tw_pack *pack, const struct tw_pack_conf *conf, struct tw_history *history,

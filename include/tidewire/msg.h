@@ -15,7 +15,7 @@
 #define TW_MSG_SCHEMA_ID      0x5457 /* "WT": Tidewire */
 #define TW_MSG_SCHEMA_VERSION 0
 #define TW_PRICE_NONE         INT64_MAX
-#define TW_PRICE_SCALE        1000000000ll
+#define TW_PRICE_SCALE        1000000000LL
 #define TW_MSG_MAX_BYTES      256u /* header and block; larger ones are malformed */
 
 /* name, template id, JSON kind and struct tag share one table */

@@ -86,7 +86,8 @@ TW_API int tw_sub_poll(struct tw_sub *sub, struct tw_event *events, unsigned int
  * over (0).  It may wake early for a timer of its own, so poll after either.  Enters the kernel. */
 TW_API int tw_sub_wait(struct tw_sub *sub, uint64_t timeout_ns);
 
-/* One empty turn of the caller's loop, as the site's `idle` says (spin, yield, sleep). */
+/* One empty turn of the caller's loop, after a poll that gave nothing, as the site's `idle` says: a
+ * pause, a yield, or a sleep until something may be there (then it enters the kernel). */
 TW_API void tw_sub_idle(struct tw_sub *sub);
 
 /* Why the handle (channel 0) or a channel failed; code TW_OK where it did not, TW_ENOTFOUND where the

@@ -34,7 +34,7 @@
 #define BATCH       62u   /* what one GSO send carries */
 #define WINDOW      1024u /* datagrams under way */
 #define PERIOD_NS   50000u
-#define SAMPLES     10000u
+#define SAMPLES     10000u /* a multiple of 100 */
 #define BIG_BYTES   65536u
 
 enum mode { BARE_GSO, OURS_GSO, BARE_PLAIN, OURS_PLAIN, MODES };
@@ -99,7 +99,7 @@ static void open_bare_sender(struct side *s, struct tw_error *err)
 		die("UDP_SEGMENT");
 	}
 	for (unsigned int i = 0; i < BATCH; i++) {
-		s->iov[i] = (struct iovec){ frames + i * FRAME_BYTES, FRAME_BYTES };
+		s->iov[i] = (struct iovec){ frames + (size_t)i * FRAME_BYTES, FRAME_BYTES };
 		s->msgs[i].msg_hdr = (struct msghdr){ .msg_name = &s->to,
 						      .msg_namelen = sizeof(s->to),
 						      .msg_iov = &s->iov[i],
@@ -127,7 +127,8 @@ static void open_sender(struct side *s, enum mode mode)
 		die(err.text);
 	}
 	for (unsigned int i = 0; i < BATCH; i++) {
-		s->dgrams[i] = (struct tw_tx_dgram){ frames + i * DGRAM_BYTES, DGRAM_BYTES };
+		s->dgrams[i] =
+			(struct tw_tx_dgram){ frames + (size_t)i * DGRAM_BYTES, DGRAM_BYTES };
 	}
 }
 
@@ -138,7 +139,7 @@ static void send_batch(struct side *s, unsigned int n)
 		return;
 	}
 	if (s->mode == BARE_GSO) {
-		s->iov[0].iov_len = n * FRAME_BYTES;
+		s->iov[0].iov_len = (size_t)n * FRAME_BYTES;
 		n = 1;
 	}
 	for (unsigned int sent = 0; sent < n;) {
@@ -172,7 +173,7 @@ static void open_receiver(struct side *s, enum mode mode)
 	}
 	const uint32_t buffer_bytes = is_gso(mode) ? BIG_BYTES : 2048;
 	for (unsigned int i = 0; i < BATCH; i++) {
-		s->iov[i] = (struct iovec){ frames + i * buffer_bytes, buffer_bytes };
+		s->iov[i] = (struct iovec){ frames + (size_t)i * buffer_bytes, buffer_bytes };
 		s->msgs[i].msg_hdr =
 			(struct msghdr){ .msg_iov = &s->iov[i],
 					 .msg_iovlen = 1,
@@ -373,13 +374,14 @@ static void latency(enum mode mode, double *p50, double *p99)
 	stop_receiver(pid);
 	close_side(&s);
 	qsort(shared->latency_ns, SAMPLES, sizeof(uint64_t), compare_u64);
-	*p50 = (double)shared->latency_ns[SAMPLES / 2];
-	*p99 = (double)shared->latency_ns[SAMPLES * 99 / 100];
+	const unsigned int half = SAMPLES / 2, most = SAMPLES / 100 * 99;
+	*p50 = (double)shared->latency_ns[half];
+	*p99 = (double)shared->latency_ns[most];
 }
 
 int main(int argc, char **argv)
 {
-	const int runs = argc > 1 ? atoi(argv[1]) : 9;
+	const long runs = argc > 1 ? strtol(argv[1], NULL, 10) : 9;
 	const uint64_t datagrams = argc > 2 ? strtoull(argv[2], NULL, 10) : 200000;
 	if (runs < 1 || runs > BENCH_MAX_RUNS || datagrams == 0) {
 		fputs("usage: bench_udp [RUNS [DATAGRAMS]]\n", stderr);
@@ -395,6 +397,7 @@ int main(int argc, char **argv)
 	conf.ttl = 1;
 	conf.rcvbuf_bytes = 8u << 20;
 	conf.lines[0].address = 0x7f000001u;
+	memset(frames, 0x5a, sizeof(frames)); /* pages of our own, not the zero page */
 	tw_clock_init();
 	pin(cpus[0]);
 
@@ -402,7 +405,7 @@ int main(int argc, char **argv)
 	for (int mode = 0; mode < MODES; mode++) {
 		(void)throughput((enum mode)mode, datagrams / 10 + BATCH); /* warm */
 	}
-	for (int r = 0; r < runs; r++) {
+	for (long r = 0; r < runs; r++) {
 		for (int mode = 0; mode < MODES; mode++) {
 			const struct throughput t = throughput((enum mode)mode, datagrams);
 			bench_add(&rate[mode], t.per_s);

@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define GROUP    0xefc00101u
 #define SRC_PORT 40000u
 
-static struct tw_roce_powers powers;
+static struct tw_roce_tables tables;
 
 static void check_accepted(const struct tw_roce_ud *ud, uint32_t frame_bytes, uint32_t mtu_bytes)
 {
@@ -43,8 +43,9 @@ static void check_sealed_again(const struct tw_roce_ud *ud, const uint8_t *frame
 				frame[chosen[i]];
 		}
 	}
+	tw_roce_sender_changed(&sender);
 	const uint8_t *dgram = frame + TW_ROCE_HDR_BYTES;
-	tw_roce_seal(&sender, &powers, ud->len_bytes, tw_roce_crc(dgram, ud->len_bytes), ud->ip_id,
+	tw_roce_seal(&sender, &tables, ud->len_bytes, tw_roce_crc(dgram, ud->len_bytes), ud->ip_id,
 		     hdr, icrc);
 	hdr[4] = frame[4];
 	TW_ASSERT(memcmp(hdr, frame, sizeof(hdr)) == 0);
@@ -57,7 +58,7 @@ static void judge(const uint8_t *frame, uint32_t frame_bytes, uint32_t mtu_bytes
 	struct tw_roce_ud ud;
 	tw_roce_receiver_init(&receiver, GROUP);
 	tw_roce_receiver_from(&receiver, SRC_ADDR, SRC_PORT);
-	if (tw_roce_accept(&receiver, &powers, frame, frame_bytes, mtu_bytes, ip_id, &ud) ==
+	if (tw_roce_accept(&receiver, &tables, frame, frame_bytes, mtu_bytes, ip_id, &ud) ==
 	    TW_ROCE_OK) {
 		check_accepted(&ud, frame_bytes, mtu_bytes);
 		check_sealed_again(&ud, frame);
@@ -74,12 +75,12 @@ static void seal_and_damage(const uint8_t *data, uint32_t size, uint32_t mtu_byt
 	struct tw_roce_flow sender, receiver;
 	struct tw_roce_ud ud;
 	tw_roce_sender_init(&sender, SRC_ADDR, SRC_PORT, GROUP, 42);
-	tw_roce_seal(&sender, &powers, len_bytes, tw_roce_crc(data, len_bytes), ip_id, frame,
+	tw_roce_seal(&sender, &tables, len_bytes, tw_roce_crc(data, len_bytes), ip_id, frame,
 		     frame + TW_ROCE_HDR_BYTES + len_bytes);
 	tw_roce_receiver_init(&receiver, GROUP);
 	tw_roce_receiver_from(&receiver, SRC_ADDR, SRC_PORT);
 	const uint32_t frame_bytes = len_bytes + TW_ROCE_OVERHEAD_BYTES;
-	TW_ASSERT(tw_roce_accept(&receiver, &powers, frame, frame_bytes, mtu_bytes, 0, &ud) ==
+	TW_ASSERT(tw_roce_accept(&receiver, &tables, frame, frame_bytes, mtu_bytes, 0, &ud) ==
 		  TW_ROCE_OK);
 	TW_ASSERT(ud.ip_id == ip_id && ud.source_qp == 42);
 	check_sealed_again(&ud, frame);
@@ -95,8 +96,8 @@ static void seal_and_damage(const uint8_t *data, uint32_t size, uint32_t mtu_byt
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const uint32_t mtus[] = { 256, 512, 1024, 2048, 4096 };
-	if (powers.join[0] == 0) {
-		tw_roce_powers_init(&powers);
+	if (tables.join[0] == 0) {
+		tw_roce_tables_init(&tables);
 	}
 	if (size < 4 || size > 65536) {
 		return 0;

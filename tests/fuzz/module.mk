@@ -6,3 +6,4 @@ FUZZERS += tests/fuzz/fuzz_capture.c
 FUZZERS += tests/fuzz/fuzz_iextp.c
 FUZZERS += tests/fuzz/fuzz_tops16.c
 FUZZERS += tests/fuzz/fuzz_arb.c
+fuzz_arb_SRCS := tests/sim/ledger.c

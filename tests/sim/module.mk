@@ -1,3 +1,3 @@
 # simulations, and the judge that they share with the arbiter's unit tests and fuzzer
-TW_SRCS += tests/sim/ledger.c tests/sim/world.c tests/sim/world_pub.c tests/sim/world_sub.c
+sim_protocol_SRCS := tests/sim/ledger.c tests/sim/world.c tests/sim/world_pub.c tests/sim/world_sub.c
 SIM_TESTS += tests/sim/sim_protocol.c

@@ -1,10 +1,10 @@
-/* The bus under a writer that does not wait: threads and processes read along, fall behind, are lapped
- * on purpose, and check every byte of every message they are given.
+/* The bus under a writer that does not wait: threads and processes read along, fall behind, are
+ * lapped on purpose, and check every byte of every message they are given.
  *
  * What must hold   delivered and lost partition the numbers; nothing torn is ever delivered; a gated
  *                  writer loses nothing, though a gate is killed on the way.
- * Mutants          check_ordering.sh builds this program against a bus that breaks its order; it must
- *                  then fail.
+ * Mutants          check_ordering.sh builds this program against a bus that breaks its order, and
+ *                  it must then fail.
  * Waiting is for conditions of the shared `board`, never for time. */
 #include <pthread.h>
 #include <sched.h>
@@ -30,7 +30,7 @@
 #define PROCESSES     2u
 #define THREADS       2u
 #define READERS       (PROCESSES + THREADS)
-#define RING_MSGS     (SIZE / 144) /* about so many messages are one ring */
+#define EDGE_BYTES    1024u
 #define LAPS          300u         /* that every reader which falls behind must see */
 #define DELIVERED     20000u       /* that everybody must be given */
 #define FREE_MAX      300000000ull /* messages after which that will not come any more */
@@ -38,7 +38,7 @@
 #define RELEASE_EVERY 64u
 
 struct board { /* shared by all processes of the test; relaxed but where said */
-	_Alignas(128) _Atomic uint64_t written; /* messages */
+	_Alignas(128) _Atomic uint64_t written; /* bytes, published or not */
 	_Atomic bool done;
 	_Alignas(128) _Atomic uint32_t ready;
 	_Atomic uint64_t delivered_to; /* by the first gate */
@@ -80,15 +80,25 @@ static void wait_ready(uint32_t n)
 	}
 }
 
-/* Falls back until the writer is about to lap us, sometimes until it has: there the torn reads are. */
-static void fall_behind(uint64_t next_seq, uint64_t turn)
+/* Falls back until the writer is about to overwrite byte `pos` of the stream, or just has: that is
+ * where torn reads are. */
+static void fall_behind(uint64_t pos, uint64_t turn)
 {
-	uint64_t behind = RING_MSGS / 2 + test_mix(turn) % RING_MSGS;
-	for (unsigned int i = 1; !done() && written() < next_seq + behind; i++) {
+	uint64_t until = pos + SIZE - EDGE_BYTES + test_mix(turn) % (2 * EDGE_BYTES);
+	for (unsigned int i = 1; !done() && written() < until; i++) {
 		if (i % 64 == 0) {
 			sched_yield();
 		}
 	}
+}
+
+static uint64_t stream_bytes(uint64_t first_seq, uint64_t end_seq)
+{
+	uint64_t bytes = 0;
+	for (uint64_t seq = first_seq; seq < end_seq; seq++) {
+		bytes += test_msg_bytes(seq);
+	}
+	return bytes;
 }
 
 static bool batch_holds(const void *msgs, const struct tw_bus_batch *batch)
@@ -119,10 +129,10 @@ static void read_along(unsigned int which)
 		return;
 	}
 	atomic_fetch_add(&board->ready, 1);
-	uint64_t next = 1;
+	uint64_t next = 1, pos = 0;
 	for (uint64_t turn = 0; bad == 0; turn++) {
 		if (which % 2 == 1 && turn % 4 == 0) { /* every other reader */
-			fall_behind(next, turn);
+			fall_behind(pos, turn);
 		}
 		struct tw_bus_batch batch;
 		int rc = tw_bus_read(reader, dst, sizeof(dst), &batch);
@@ -130,12 +140,14 @@ static void read_along(unsigned int which)
 			bad += batch.first_seq != next || !batch_holds(dst, &batch);
 			atomic_fetch_add(&board->reader[which].delivered, batch.count);
 			next += batch.count;
+			pos += batch.bytes;
 		} else if (rc == TW_ELAPPED) {
 			bad += batch.first_seq != next || batch.end_seq <= next;
 			atomic_fetch_add(&board->reader[which].lost,
 					 batch.end_seq - batch.first_seq);
 			atomic_fetch_add(&board->reader[which].laps, 1);
 			next = batch.end_seq;
+			pos += stream_bytes(batch.first_seq, batch.end_seq);
 		} else if (rc < 0) {
 			fprintf(stderr, "stress_bus: read: %s\n", tw_strstatus(rc));
 			bad++;
@@ -175,10 +187,10 @@ static void append(struct tw_bus_writer *writer, uint64_t seq, bool gated)
 	while (!tw_bus_append(writer, msg, len, gated && !atomic_load(&board->gate_failed))) {
 		sched_yield();
 	}
-	if (test_mix(seq) % 8 == 0) {
+	atomic_store_explicit(&board->written, written() + len, memory_order_relaxed);
+	if (test_mix(seq) % 16 == 0) {
 		tw_bus_flush(writer);
 	}
-	atomic_store_explicit(&board->written, seq, memory_order_relaxed);
 }
 
 static void finish_writing(struct tw_bus_writer *writer)
@@ -264,7 +276,7 @@ static void free_running(void)
 	tw_bus_writer_close(writer);
 }
 
-/* --- gated -------------------------------------------------------------------------------------------- */
+/* --- gated ----------------------------------------------------------------------------------- */
 
 /* Reads as the gate, slowly, releasing now and then.  The first gate goes on until it is killed. */
 static void read_as_gate(unsigned int which)

@@ -1,4 +1,4 @@
-/* Counters under threads: readers see whole values that never fall; a name has one owner at a time. */
+/* Counters under threads: readers see whole values that never fall; a name has one owner. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>

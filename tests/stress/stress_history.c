@@ -1,10 +1,10 @@
-/* The history log under a writer that laps its readers: they copy datagrams from wherever they lie, by
- * the rule of protocol/history.h, and whatever the rule accepts must be whole.
+/* The history log under a writer that laps its readers: they copy datagrams from wherever they lie,
+ * by the rule of protocol/history.h, and whatever the rule accepts must be whole.
  *
- * Ordering  H2 pairs with H1 and H5, H4 pairs with H3: the reading side, which in a later version the
- *           repair service and its clients have as well.
- * Mutants   check_ordering.sh builds this program against a writer that announces too late, and with
- *           readers that do not look at `intent`; both must fail. */
+ * Ordering  H2 pairs with H1 and H5, H4 pairs with H3: the reading side, which in a later version
+ *           the repair service and its clients have as well.
+ * Mutants   check_ordering.sh builds this program against a writer that announces too late, and
+ *           with readers that do not look at `intent`; both must fail. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>

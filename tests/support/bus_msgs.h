@@ -27,8 +27,8 @@ static inline uint32_t test_msg_bytes(uint64_t seq)
 	return (uint32_t)sizeof(struct tw_msg_head) + 8 * (uint32_t)(test_mix(seq) % words);
 }
 
-/* Makes message `seq` of `channel` (8-byte aligned) and returns its length.  The template is one that
- * this version does not know, so that any length holds. */
+/* Makes message `seq` of `channel` (8-byte aligned) and returns its length.  The template is one
+ * that this version does not know, so that any length holds. */
 static inline uint32_t test_msg_make(void *out, uint64_t seq, uint64_t salt)
 {
 	uint32_t len_bytes = test_msg_bytes(seq);

@@ -212,8 +212,9 @@ def wait_until(condition, what, timeout=30):
         time.sleep(0.02)
 
 
-def generate(path, messages=20000, rate=20000, seed=1, symbols=50):
+def generate(path, messages=20000, rate=20000, seed=1, symbols=50,
+             start="2026-01-05T14:29:00Z"):
     subprocess.run([program("tw-gen"), "--protocol", "tops16", "--seed", str(seed), "--messages",
-                    str(messages), "--rate", str(rate), "--symbols", str(symbols), "--output", path],
+                    str(messages), "--rate", str(rate), "--symbols", str(symbols), "--start", start, "--output", path],
                    check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=120)
     return path

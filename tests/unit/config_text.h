@@ -45,7 +45,7 @@ static const char full_site[] =
 	"    venue: XNAS\n"
 	"    protocol: tops16\n" /* 35 */
 	"    session: iextp\n"
-	"    input: { file: caps/a.pcap.gz, speed_pct: 400, rate: 1000 }\n"
+	"    input: { files: caps/a.pcap.gz, speed_pct: 400, rate: 1000 }\n"
 	"    directory: /etc/iex.symbols\n"
 	"    bus_kbytes: 1024\n"
 	"    wait_publisher_ms: 5\n" /* 40 */

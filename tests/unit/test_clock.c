@@ -16,7 +16,7 @@ static uint64_t next_random(void) /* xorshift64 */
 	return rng_state;
 }
 
-/* A machine whose TSC runs at 2.9 GHz and whose wall clock drifts, steps and is read with errors. */
+/* A machine with a TSC of 2.9 GHz, whose wall clock drifts, steps and is read with errors. */
 struct machine {
 	uint64_t tsc;
 	double wall_ns; /* since wall_zero, so that a double holds it */
@@ -264,11 +264,14 @@ Test(clock, the_wall_clock_is_the_real_one)
 	for (int i = 0; i < 20; i++) {
 		assert_wall_is_real();
 		int64_t step_ns = 42;
+		uint64_t steps = tw_clock_steps();
 		if (tw_clock_refit(&step_ns)) { /* somebody set the clock during the test */
 			cr_assert_not(tw_clock_settled());
+			cr_assert_eq(tw_clock_steps(), steps + 1);
 		} else {
 			cr_assert_eq(step_ns, 0);
 			cr_assert(tw_clock_settled());
+			cr_assert_eq(tw_clock_steps(), steps);
 		}
 		assert_wall_is_real();
 		struct timespec pause = { .tv_nsec = 10000000 };

@@ -137,7 +137,9 @@ static void check_processes(const struct tw_site *s)
 	cr_expect_eq(f->venue_id, 7);
 	cr_expect_str_eq(f->protocol, "tops16");
 	cr_expect_str_eq(f->session, "iextp");
-	cr_expect_str_eq(f->file, "/srv/caps/a.pcap.gz");
+	cr_expect_str_eq(f->files[0], "/srv/caps/a.pcap.gz");
+	cr_expect_null(f->files[1]);
+	cr_expect_not(f->restamp);
 	cr_expect_eq(f->speed_pct, 400);
 	cr_expect_eq(f->rate_msgs, 1000);
 	cr_expect_str_eq(f->directory, "/etc/iex.symbols");
@@ -316,7 +318,7 @@ Test(config, sample)
 		"channels: [ { id: 1, name: iex-quotes,\n"
 		"              groups: { a: 239.192.1.1, b: 239.192.129.1 } } ]\n"
 		"feedhandlers: [ { name: iex, host: md1, venue: IEXG, protocol: tops16,\n"
-		"    input: { file: /var/lib/tidewire/tops16.pcap.gz }, channels: [1] } ]\n"
+		"    input: { files: /var/lib/tidewire/tops16.pcap.gz }, channels: [1] } ]\n"
 		"publishers: [ { name: pub1, host: md1, channels: [1] } ]\n";
 	size_t len;
 	char *sample = written(tw_config_sample, &len);
@@ -423,9 +425,9 @@ Test(config, finds_entries)
 				   "  - { id: 4, name: b, groups: { a: 239.1.1.2 } }\n"
 				   "feedhandlers:\n"
 				   "  - { name: f1, host: md1, venue: XNAS, protocol: p, input: { "
-				   "file: a }, channels: [9] }\n"
+				   "files: a }, channels: [9] }\n"
 				   "  - { name: f2, host: md1, venue: XNAS, protocol: p, input: { "
-				   "file: a }, channels: [4] }\n"
+				   "files: a }, channels: [4] }\n"
 				   "publishers: [ { name: p1, host: md1, channels: [9, 4] } ]\n";
 	struct tw_site *s = parse("s.yaml", text, sizeof(text) - 1u);
 	struct tw_error err = { 0 };
@@ -597,7 +599,7 @@ Test(config, loads_files)
 	cr_assert_eq(write(fd, full_site, sizeof(full_site) - 1u), (ssize_t)sizeof(full_site) - 1);
 	cr_assert_eq(tw_site_load(&site, path, &err), TW_OK, "%s", err.text);
 	cr_expect_str_eq(site->path, path);
-	cr_expect_str_eq(site->feedhandlers[0].file, "/tmp/caps/a.pcap.gz");
+	cr_expect_str_eq(site->feedhandlers[0].files[0], "/tmp/caps/a.pcap.gz");
 	check_tail(site);
 	tw_site_free(site);
 	/* larger than allowed: read no further than needed to see it */

@@ -149,10 +149,9 @@ Test(config_errors, values)
 		  "digit" },
 		{ "run_dir: /tmp/tw-test", "run_dir: tmp",
 		  "s.yaml:3: run_dir: found 'tmp', allowed an absolute path of up to 511 bytes" },
-		{ "file: caps/a.pcap.gz", "file: ''",
-		  "s.yaml:37: feedhandlers[0].input.file: found nothing, allowed a path of up to "
-		  "511 "
-		  "bytes" },
+		{ "files: caps/a.pcap.gz", "files: ''",
+		  "s.yaml:37: feedhandlers[0].input.files: found nothing, allowed a path of up to "
+		  "511 bytes, or a list of them" },
 		{ "symbols: [ZVZZT, \"AAPL\", BRK.B]", "symbols: []",
 		  "s.yaml:29: channels[1].symbols: found 0 symbols, allowed 1 to 4096" },
 		{ "symbols: [ZVZZT, \"AAPL\", BRK.B]", "symbols: [A, B, A]",
@@ -192,9 +191,9 @@ Test(config_errors, keys)
 		{ "heartbeat_min_us: 300", "auth: { user: u }",
 		  "s.yaml:44: publishers[0]: found key 'auth', not supported by this version: "
 		  "leave it out, there is no repair service to log in to" },
-		{ "file: caps/a.pcap.gz", "multicast: { a: 233.1.1.1 }",
+		{ "files: caps/a.pcap.gz", "multicast: { a: 233.1.1.1 }",
 		  "s.yaml:37: feedhandlers[0].input: found key 'multicast', not supported by this "
-		  "version: use file" },
+		  "version: use files" },
 		{ "wait_us: 77", "mode: latest",
 		  "s.yaml:45: subscriber: found key 'mode', not supported by this version: "
 		  "leave it out, every subscriber is ordered" },
@@ -207,10 +206,9 @@ Test(config_errors, keys)
 		  "and "
 		  "'-', the first one a letter or digit" },
 		{ "id: 7, ", "", "s.yaml:22: venues[1].id: found nothing, required is 1 to 65535" },
-		{ "file: caps/a.pcap.gz, ", "",
-		  "s.yaml:37: feedhandlers[0].input.file: found nothing, required is a path of up "
-		  "to "
-		  "511 bytes" },
+		{ "files: caps/a.pcap.gz, ", "",
+		  "s.yaml:37: feedhandlers[0].input.files: found nothing, required is a path of up "
+		  "to 511 bytes, or a list of them" },
 		{ "a: 239.192.2.1", "b: 239.192.2.1",
 		  "s.yaml:30: channels[1].groups.a: found nothing, required is an IPv4 multicast "
 		  "group, 224.0.1.0 to 239.255.255.255" },
@@ -311,12 +309,12 @@ Test(config_errors, references_and_sites)
 		  "version" },
 		{ "feedhandlers:\n",
 		  "feedhandlers:\n  - { name: iex2, host: md1, venue: IEXG, protocol: tops16,\n"
-		  "      input: { file: b }, channels: [1] }\n",
+		  "      input: { files: b }, channels: [1] }\n",
 		  "s.yaml:43: feedhandlers[1].channels[1]: found channel 1, which feedhandlers[0] "
 		  "writes, allowed one feedhandler for a channel" },
 		{ "feedhandlers:\n",
 		  "feedhandlers:\n  - { name: iex2, host: md1, venue: IEXG, protocol: tops16,\n"
-		  "      input: { file: b }, channels: [2] }\n",
+		  "      input: { files: b }, channels: [2] }\n",
 		  "s.yaml:43: feedhandlers[1].channels[0]: found channel 2, which feedhandlers[0] "
 		  "writes, allowed one feedhandler for a channel" },
 		{ "history_ms: 500", "history_ms: 199",
@@ -356,7 +354,7 @@ Test(config_errors, whole_files)
 		  "own" },
 		{ "venues: [ { id: 1, mic: XNAS } ]\n"
 		  "feedhandlers:\n"
-		  "  - { name: f, host: h, venue: XNAS, protocol: p, input: { file: a }, channels: "
+		  "  - { name: f, host: h, venue: XNAS, protocol: p, input: { files: a }, channels: "
 		  "[1] }\n"
 		  "publishers: [ { name: p, host: h, channels: [1], heartbeat_ms: 9000 } ]\n",
 		  "s.yaml:8: publishers[0].history_ms: found 10000, allowed at least four times "

@@ -35,7 +35,7 @@ static struct tw_error err;
 
 static void setup(void)
 {
-	strcpy(dir, "/tmp/tw-test-counters-XXXXXX");
+	snprintf(dir, sizeof(dir), "/tmp/tw-test-counters-XXXXXX");
 	cr_assert_not_null(mkdtemp(dir));
 }
 

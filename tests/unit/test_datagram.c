@@ -70,7 +70,7 @@ static void build_hole(struct built *b, uint64_t end_seq)
 	hdr_of(b)->flags = TW_WIRE_HOLE;
 	hdr_of(b)->payload_bytes = sizeof(struct tw_wire_hole);
 	memcpy(b->bytes + TW_WIRE_HDR_BYTES, &end_seq, sizeof(end_seq));
-	b->len = 2 * TW_WIRE_UNIT_BYTES;
+	b->len = TW_WIRE_HDR_BYTES + TW_WIRE_UNIT_BYTES;
 }
 
 /* Parses a copy that is exactly `len` bytes long. */
@@ -366,8 +366,8 @@ Test(datagram, all_sizes_up_to_the_largest, .timeout = 30)
 
 Test(datagram, one_message_holds, .timeout = 10)
 {
-	for (uint16_t id = 1; id < TW_MSG_KIND_LIMIT; id++) {
-		uint32_t bytes = tw_msg_kind_bytes(id);
+	for (unsigned int id = 1; id < TW_MSG_KIND_LIMIT; id++) {
+		uint32_t bytes = tw_msg_kind_bytes((uint16_t)id);
 		uint8_t *msg = malloc(bytes);
 		cr_assert_not_null(msg);
 		tw_msg_init(msg, (enum tw_msg_kind)id);

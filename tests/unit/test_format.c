@@ -356,14 +356,15 @@ Test(format, prices_are_exact, .timeout = 10)
 	}
 	/* and back again, for values of every magnitude */
 	for (int64_t v = 1; v < INT64_MAX / 11; v = v * 11 + 7) {
-		long long whole;
-		char fraction[16] = "";
 		cr_assert_gt(tw_format_price(buf, sizeof(buf), v), 0);
-		cr_assert_geq(sscanf(buf, "%lld.%15s", &whole, fraction), 1);
-		size_t digits = strlen(fraction);
-		memset(fraction + digits, '0', 9 - digits);
-		fraction[9] = '\0';
-		cr_assert_eq(whole * TW_PRICE_SCALE + strtoll(fraction, NULL, 10), v, "%s", buf);
+		char *end = NULL;
+		int64_t back = strtoll(buf, &end, 10) * TW_PRICE_SCALE;
+		int64_t unit = TW_PRICE_SCALE;
+		for (end += *end == '.' ? 1 : 0; *end != '\0'; end++) {
+			unit /= 10;
+			back += unit * (*end - '0');
+		}
+		cr_assert_eq(back, v, "%s", buf);
 	}
 }
 
@@ -453,9 +454,9 @@ Test(format, text_lines, .timeout = 10)
 /* A buffer of every size up to what is needed: refused, empty, and not a byte past its end. */
 Test(format, short_buffers, .timeout = 30)
 {
-	for (uint16_t id = 1; id <= TW_MSG_KIND_LIMIT; id++) {
+	for (unsigned int id = 1; id <= TW_MSG_KIND_LIMIT; id++) {
 		memset(&m, 0xff, sizeof(m));
-		m.head.sbe.template_id = id;
+		m.head.sbe.template_id = (uint16_t)id;
 		int need = (int)strlen(json(&ctx));
 		for (int size = 0; size <= need; size++) {
 			char *buf = malloc((size_t)size + 1);
@@ -490,9 +491,9 @@ Test(format, any_bytes_fit_and_are_ascii, .timeout = 60)
 	char buf[TW_FORMAT_MAX_BYTES];
 
 	for (unsigned int byte = 0; byte < 256; byte++) {
-		for (uint16_t id = 1; id <= TW_MSG_KIND_LIMIT; id++) {
+		for (unsigned int id = 1; id <= TW_MSG_KIND_LIMIT; id++) {
 			memset(&m, (int)byte, sizeof(m));
-			m.head.sbe.template_id = id;
+			m.head.sbe.template_id = (uint16_t)id;
 			int n = tw_format_json(buf, sizeof(buf), &worst, &m);
 			cr_assert_gt(n, 0, "byte %u template %u", byte, id);
 			for (int i = 0; i < n; i++) {

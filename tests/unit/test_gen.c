@@ -250,6 +250,12 @@ static void see_system(struct seen *s, const uint8_t *m, uint64_t time_ns)
 	}
 }
 
+static bool same_quote(const struct book *a, const struct book *b)
+{
+	return a->bid == b->bid && a->ask == b->ask && a->bid_size == b->bid_size &&
+	       a->ask_size == b->ask_size && a->quote_flags == b->quote_flags;
+}
+
 static void see_quote(struct seen *s, const uint8_t *m)
 {
 	struct book *b = book_of(s, m + 10);
@@ -269,7 +275,7 @@ static void see_quote(struct seen *s, const uint8_t *m)
 	cr_assert_eq((m[1] & 0x40) != 0, extended(s));
 	cr_assert(!halted || (b->bid == 0 && b->ask == 0));
 	if (b->quoted) {
-		cr_assert_neq(memcmp(b, &was, sizeof(was)), 0, "an update that changes nothing");
+		cr_assert(!same_quote(b, &was), "an update that changes nothing");
 	} else {
 		cr_assert(b->bid == 0 && b->ask == 0, "the first quote is empty");
 	}
@@ -467,7 +473,7 @@ Test(gen, a_day_is_what_the_summary_says, .timeout = 60)
 	}
 	cr_assert_eq(s->counts['S'], 6);
 	cr_assert_eq(s->counts['X'], 2 * s->counts['D']);
-	cr_assert_geq(s->heartbeats, 6);
+	cr_assert_geq(s->heartbeats, 2);
 	cr_assert_lt(s->packets, s->messages, "several messages in a packet");
 	free(s);
 	free(blob.bytes);
@@ -528,7 +534,7 @@ Test(gen, the_bytes_are_pinned, .timeout = 60)
 	struct tw_gen_summary sum;
 	struct blob blob = generate(&base, &sum);
 
-	cr_assert_eq(crc32(0, blob.bytes, (uInt)blob.len), 0x1ecfceb1u, "%08lx",
+	cr_assert_eq(crc32(0, blob.bytes, (uInt)blob.len), 0xc80c2c01u, "%08lx",
 		     crc32(0, blob.bytes, (uInt)blob.len));
 	free(blob.bytes);
 }

@@ -1,4 +1,5 @@
-/* The history log, one thread: where datagrams lie, what is announced when, and when space is free. */
+/* The history log, one thread: where datagrams lie, what is announced when, and when space is
+ * free. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,9 +104,9 @@ Test(history, space_is_free_only_when_sends_are_done, .timeout = 10)
 	free(bed.memory);
 }
 
-/* Every log size and datagram size that is small: walks several laps and keeps a map of who owns each
- * unit, so that a straddle, an overlap with a send in flight or a position that does not fit its
- * address shows. */
+/* Every log size and datagram size that is small: walks several laps and keeps a map of who owns
+ * each unit, so that a straddle, an overlap with a send in flight or a position that does not fit
+ * its address shows. */
 static void walk(uint64_t units, uint32_t max_units, uint32_t pattern)
 {
 	struct bed bed;

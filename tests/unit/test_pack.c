@@ -1,5 +1,5 @@
-/* The packer on virtual time: what goes into datagrams, heartbeats, holes, ends and stalls.  Whatever
- * comes out has to pass the subscriber's own parser. */
+/* The packer on virtual time: what goes into datagrams, heartbeats, holes, ends and stalls.
+ * Whatever comes out has to pass the subscriber's own parser. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

@@ -15,7 +15,7 @@ static struct tw_error err;
 
 static void setup(void)
 {
-	strcpy(root, "/tmp/tw-test-rundir-XXXXXX");
+	snprintf(root, sizeof(root), "/tmp/tw-test-rundir-XXXXXX");
 	cr_assert_not_null(mkdtemp(root));
 }
 
@@ -53,7 +53,7 @@ Test(rundir, makes_what_is_missing_for_us_alone)
 	cr_assert(S_ISDIR(st.st_mode));
 	cr_assert_eq(st.st_mode & 0777, 0700);
 	cr_assert_eq(tw_rundir_ensure(path, &err), TW_OK, "second time: %s", err.text);
-	strcat(path, "//");
+	in_root("new//");
 	cr_assert_eq(tw_rundir_ensure(path, &err), TW_OK, "%s", err.text);
 }
 
@@ -74,15 +74,15 @@ Test(rundir, refuses_a_symbolic_link_with_and_without_a_slash)
 {
 	char target[TW_PATH_BYTES];
 	cr_assert_eq(mkdir(in_root("real"), 0700), 0);
-	strcpy(target, path);
+	snprintf(target, sizeof(target), "%s", path);
 	cr_assert_eq(symlink(target, in_root("link")), 0);
 	cr_assert_eq(tw_rundir_ensure(path, &err), TW_EPERM);
 	cr_assert_not_null(strstr(err.text, "symbolic link"));
-	strcat(path, "/");
+	in_root("link/");
 	cr_assert_eq(tw_rundir_ensure(path, &err), TW_EPERM);
 	cr_assert_eq(tw_rundir_open_dir(path, &err), TW_EPERM);
 	cr_assert_eq(tw_rundir_open(path, "file", O_RDWR | O_CREAT, 0600, &err), TW_EPERM);
-	cr_assert_neq(access(strcat(target, "/file"), F_OK), 0);
+	cr_assert_neq(access(in_root("real/file"), F_OK), 0);
 	/* a dangling one must not be made real either */
 	cr_assert_eq(symlink("/tmp/tw-test-nowhere/x", in_root("dangling")), 0);
 	cr_assert_eq(tw_rundir_ensure(path, &err), TW_EPERM);

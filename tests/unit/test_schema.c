@@ -431,8 +431,8 @@ static void cover(uint8_t *bytes, size_t offset, size_t n, const char *what)
 
 Test(schema, descriptors_and_padding_cover_each_struct_once, .timeout = 10)
 {
-	for (uint16_t id = 1; id < TW_MSG_KIND_LIMIT; id++) {
-		const struct tw_msg_desc *desc = tw_msg_describe(id);
+	for (unsigned int id = 1; id < TW_MSG_KIND_LIMIT; id++) {
+		const struct tw_msg_desc *desc = tw_msg_describe((uint16_t)id);
 		uint8_t bytes[TW_MSG_MAX_BYTES] = { 0 };
 		size_t after = sizeof(struct tw_msg_head);
 

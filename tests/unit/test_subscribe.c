@@ -245,7 +245,7 @@ Test(subscribe, tally_and_summary, .timeout = 60)
 		struct tw_event lost = event(TW_EV_LOST, 10 * i + 1, 10 * i + 4);
 		tw_tally_event(&tally, &lost);
 	}
-	cr_assert_eq(tally.lost_messages, 3 * (TW_TALLY_RANGES + 6));
+	cr_assert_eq(tally.lost_messages, 3ull * (TW_TALLY_RANGES + 6));
 	cr_assert_eq(tally.lost_ranges, TW_TALLY_RANGES + 6);
 	struct tw_event end = event(TW_EV_END, 9, 9);
 	tw_tally_event(&tally, &end);

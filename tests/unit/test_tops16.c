@@ -152,6 +152,34 @@ Test(tops16, receive_delta, .timeout = 30)
 	bench_close(&b);
 }
 
+/* A replay that happens now: all times of the venue move, none stays none. */
+Test(tops16, times_move_together, .timeout = 30)
+{
+	struct bench b;
+	open_plain(&b);
+	b.feed->shift_ns = 1000000000;
+	give_at(&b,
+		"41 4f 80e6072b11a2b014 5a49455854202020 00000000 0000000000000000 "
+		"0000000000000000 "
+		"00000000 4e 00 80e6f458 0000000000000000 0000000000000000 0000000000000000 "
+		"0000000000000000",
+		1, 0x14b0a2112b07e680u + 1000000000u + 5);
+	const struct tw_msg_auction_imbalance *a = last(&b, TW_MSG_AUCTION_IMBALANCE);
+	cr_assert_eq(a->head.exchange_ns, 0x14b0a2112b07e680u + 1000000000u);
+	cr_assert_eq(a->head.recv_delta_ns, 5);
+	cr_assert_eq(a->scheduled_ns, 1492444801000000000u);
+	give_at(&b, "53 52 0000000000000000", 1, 5); /* no time */
+	const struct tw_msg_session_event *e = last(&b, TW_MSG_SESSION_EVENT);
+	cr_assert_eq(e->head.exchange_ns, 0);
+	b.feed->shift_ns = INT64_MAX; /* too far: its own time stands, and says so */
+	give_at(&b, "53 52 80e6072b11a2b014", 1, 5);
+	e = last(&b, TW_MSG_SESSION_EVENT);
+	cr_assert_eq(e->head.exchange_ns, 0x14b0a2112b07e680u);
+	cr_assert((e->head.flags & TW_MSG_TS_BAD) != 0);
+	ASSERT_CLEAN(&b);
+	bench_close(&b);
+}
+
 Test(tops16, trade_and_break, .timeout = 30)
 {
 	struct bench b;

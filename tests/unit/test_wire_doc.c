@@ -41,17 +41,42 @@ struct row {
 	char type[40], field[40];
 };
 
+/* The next cell's first word; false where there is none. */
+static bool next_cell(const char **at, char cell[40])
+{
+	if (**at != '|') {
+		return false;
+	}
+	const char *word = *at + 1 + strspn(*at + 1, " ");
+	size_t len = strcspn(word, " |\n");
+	cr_assert_lt(len, 40);
+	memcpy(cell, word, len);
+	cell[len] = '\0';
+	*at = word + strcspn(word, "|\n");
+	return len != 0;
+}
+
+static bool next_number(const char **at, unsigned int *out)
+{
+	char cell[40];
+	char *end = NULL;
+
+	if (!next_cell(at, cell)) {
+		return false;
+	}
+	*out = (unsigned int)strtoul(cell, &end, 10);
+	return *end == '\0';
+}
+
 /* Next row of a table of fields; false at a line that begins another section. */
 static bool next_row(const char **at, struct row *row)
 {
 	while (**at != '\0' && **at != '#') {
-		const char *line = *at;
-		const char *end = strchr(line, '\n');
-		*at = end == NULL ? line + strlen(line) : end + 1;
-		if (sscanf(line, "| %u | %u | %39[^|]| %39[^|]|", &row->offset, &row->bytes,
-			   row->type, row->field) == 4) {
-			row->type[strcspn(row->type, " \n")] = '\0';
-			row->field[strcspn(row->field, " \n")] = '\0';
+		const char *cell = *at;
+		const char *end = strchr(cell, '\n');
+		*at = end == NULL ? cell + strlen(cell) : end + 1;
+		if (next_number(&cell, &row->offset) && next_number(&cell, &row->bytes) &&
+		    next_cell(&cell, row->type) && next_cell(&cell, row->field)) {
 			return true;
 		}
 	}
@@ -78,8 +103,8 @@ Test(wire_doc, tables_of_messages, .timeout = 10)
 {
 	char *doc = read_doc();
 
-	for (uint16_t id = 1; id < TW_MSG_KIND_LIMIT; id++) {
-		const struct tw_msg_desc *desc = tw_msg_describe(id);
+	for (unsigned int id = 1; id < TW_MSG_KIND_LIMIT; id++) {
+		const struct tw_msg_desc *desc = tw_msg_describe((uint16_t)id);
 		char heading[80];
 		struct row row;
 		unsigned int at_byte = sizeof(struct tw_msg_head);

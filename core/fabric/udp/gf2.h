@@ -13,17 +13,10 @@
 #define TW_GF2_X_ORDER  0xffffffffu /* x^TW_GF2_X_ORDER == 1 */
 #define TW_GF2_CRC_POLY 0xedb88320u
 
-/* a * b.  No branch and no table: 32 steps. */
-static inline uint32_t tw_gf2_mul(uint32_t a, uint32_t b)
-{
-	uint32_t product = 0;
-	for (unsigned int i = 0; i < 32; i++) {
-		product ^= b & (0u - (a >> 31));
-		a <<= 1;
-		b = (b >> 1) ^ (TW_GF2_CRC_POLY & (0u - (b & 1u)));
-	}
-	return product;
-}
+/* a * b by carry-less multiplication where the CPU has it (PCLMULQDQ), else bit by bit. */
+uint32_t tw_gf2_mul(uint32_t a, uint32_t b);
+/* The same, always bit by bit; no branch and no table. */
+uint32_t tw_gf2_mul_bits(uint32_t a, uint32_t b);
 
 /* x^exponent. */
 uint32_t tw_gf2_x_pow(uint32_t exponent);

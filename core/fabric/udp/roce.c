@@ -71,19 +71,55 @@ static uint32_t get32le(const uint8_t *p)
 	return le;
 }
 
-void tw_roce_powers_init(struct tw_roce_powers *powers)
+/* Lengths of a frame that carries `frame_bytes` of UDP payload. */
+static void set_lengths(uint8_t *img, uint32_t frame_bytes, uint16_t ip_id)
+{
+	put16(img + IMG_IP_LENGTH, TW_ROCE_IP_UDP_BYTES + frame_bytes);
+	put16(img + IMG_IP_ID, ip_id);
+	put16(img + IMG_UDP_LENGTH, 8 + frame_bytes);
+}
+
+/* What a difference of images adds to the CRC: the CRC is affine, not linear, so the constant goes. */
+static uint32_t image_delta(const uint8_t *difference)
+{
+	static const uint8_t zero[TW_ROCE_IMAGE_BYTES];
+	return libdeflate_crc32(0, difference, TW_ROCE_IMAGE_BYTES) ^
+	       libdeflate_crc32(0, zero, TW_ROCE_IMAGE_BYTES);
+}
+
+static void init_bytes(uint32_t table[256], size_t at)
+{
+	uint8_t img[TW_ROCE_IMAGE_BYTES] = { 0 };
+	for (unsigned int v = 0; v < 256; v++) {
+		img[at] = (uint8_t)v;
+		table[v] = image_delta(img);
+	}
+}
+
+void tw_roce_tables_init(struct tw_roce_tables *tables)
 {
 	const uint32_t word = tw_gf2_x_pow(32);
 	const uint32_t word_back = tw_gf2_x_pow(TW_GF2_X_ORDER - 32);
 	/* The 4 bytes of identification and flags enter the register times x^32; behind them come
 	 * TTL to destination (12), the UDP header (8), BTH and DETH (20) and the datagram. */
 	const uint32_t behind_bits = 32 + 8 * (12 + 8 + TW_ROCE_HDR_BYTES);
+	uint8_t img[TW_ROCE_IMAGE_BYTES] = { 0 };
 
-	powers->join[0] = TW_GF2_ONE;
-	powers->solve[0] = tw_gf2_x_pow(TW_GF2_X_ORDER - behind_bits);
-	for (size_t k = 1; k < sizeof(powers->join) / sizeof(powers->join[0]); k++) {
-		powers->join[k] = tw_gf2_mul(powers->join[k - 1], word);
-		powers->solve[k] = tw_gf2_mul(powers->solve[k - 1], word_back);
+	tables->join[0] = TW_GF2_ONE;
+	tables->solve[0] = tw_gf2_x_pow(TW_GF2_X_ORDER - behind_bits);
+	for (uint32_t k = 0; k <= TW_ROCE_WORDS_MAX; k++) {
+		if (k > 0) {
+			tables->join[k] = tw_gf2_mul(tables->join[k - 1], word);
+			tables->solve[k] = tw_gf2_mul(tables->solve[k - 1], word_back);
+		}
+		set_lengths(img, TW_ROCE_OVERHEAD_BYTES + 4 * k, 0);
+		tables->lengths[k] = image_delta(img);
+	}
+	for (unsigned int i = 0; i < 2; i++) {
+		init_bytes(tables->id[i], IMG_IP_ID + i);
+	}
+	for (unsigned int i = 0; i < 3; i++) {
+		init_bytes(tables->psn[i], IMG_BTH + BTH_PSN + i);
 	}
 }
 
@@ -108,14 +144,6 @@ static void flow_init(struct tw_roce_flow *flow, uint32_t group)
 	put16(img + IMG_UDP + 6, 0xffff); /* checksum */
 }
 
-/* Lengths of a frame that carries `frame_bytes` of UDP payload. */
-static void set_lengths(uint8_t *img, uint32_t frame_bytes, uint16_t ip_id)
-{
-	put16(img + IMG_IP_LENGTH, TW_ROCE_IP_UDP_BYTES + frame_bytes);
-	put16(img + IMG_IP_ID, ip_id);
-	put16(img + IMG_UDP_LENGTH, 8 + frame_bytes);
-}
-
 void tw_roce_sender_init(struct tw_roce_flow *flow, uint32_t src_addr, uint16_t src_port,
 			 uint32_t group, uint32_t source_qp)
 {
@@ -128,6 +156,12 @@ void tw_roce_sender_init(struct tw_roce_flow *flow, uint32_t src_addr, uint16_t 
 	put24(bth + BTH_DEST_QP, TW_ROCE_MCAST_QP);
 	put32(bth + DETH_QKEY, TW_ROCE_QKEY);
 	put24(bth + DETH_SOURCE_QP, source_qp);
+	tw_roce_sender_changed(flow);
+}
+
+void tw_roce_sender_changed(struct tw_roce_flow *flow)
+{
+	flow->image_crc = libdeflate_crc32(0, flow->image, TW_ROCE_IMAGE_BYTES);
 }
 
 uint32_t tw_roce_crc(const void *data, uint32_t len_bytes)
@@ -135,19 +169,21 @@ uint32_t tw_roce_crc(const void *data, uint32_t len_bytes)
 	return libdeflate_crc32(0, data, len_bytes);
 }
 
-void tw_roce_seal(struct tw_roce_flow *flow, const struct tw_roce_powers *powers,
+void tw_roce_seal(struct tw_roce_flow *flow, const struct tw_roce_tables *tables,
 		  uint32_t len_bytes, uint32_t dgram_crc, uint16_t ip_id,
 		  uint8_t hdr[TW_ROCE_HDR_BYTES], uint8_t icrc[TW_ROCE_ICRC_BYTES])
 {
-	uint8_t *img = flow->image;
-	set_lengths(img, TW_ROCE_OVERHEAD_BYTES + len_bytes, ip_id);
-	put24(img + IMG_BTH + BTH_PSN, flow->psn);
-	flow->psn = (flow->psn + 1) & 0xffffffu;
-	memcpy(hdr, img + IMG_BTH, TW_ROCE_HDR_BYTES);
+	const uint32_t psn = flow->psn;
+	flow->psn = (psn + 1) & 0xffffffu;
+	memcpy(hdr, flow->image + IMG_BTH, TW_ROCE_HDR_BYTES);
 	hdr[BTH_MASKED] = 0;
+	put24(hdr + BTH_PSN, psn);
 
-	const uint32_t head = libdeflate_crc32(0, img, TW_ROCE_IMAGE_BYTES);
-	const uint32_t crc = tw_gf2_mul(powers->join[len_bytes / 4], head) ^ dgram_crc;
+	const uint32_t head = flow->image_crc ^ tables->lengths[len_bytes / 4] ^
+			      tables->id[0][ip_id >> 8] ^ tables->id[1][ip_id & 0xff] ^
+			      tables->psn[0][psn >> 16] ^ tables->psn[1][psn >> 8 & 0xff] ^
+			      tables->psn[2][psn & 0xff];
+	const uint32_t crc = tw_gf2_mul(tables->join[len_bytes / 4], head) ^ dgram_crc;
 	memcpy(icrc, &crc, TW_ROCE_ICRC_BYTES);
 }
 
@@ -177,7 +213,7 @@ static int is_ours(const uint8_t *frame, uint32_t len_bytes, uint32_t mtu_bytes)
 	       get32(frame + DETH_QKEY) == TW_ROCE_QKEY;
 }
 
-enum tw_roce_verdict tw_roce_accept(struct tw_roce_flow *flow, const struct tw_roce_powers *powers,
+enum tw_roce_verdict tw_roce_accept(struct tw_roce_flow *flow, const struct tw_roce_tables *tables,
 				    const uint8_t *frame, uint32_t len_bytes, uint32_t mtu_bytes,
 				    uint16_t ip_id, struct tw_roce_ud *out)
 {
@@ -196,7 +232,7 @@ enum tw_roce_verdict tw_roce_accept(struct tw_roce_flow *flow, const struct tw_r
 	if (__builtin_expect(delta != 0, 0)) {
 		/* Another identification explains the difference, or nothing does: moved back to
 		 * where it arose, it must be a change of those 16 bits and of no flag. */
-		const uint32_t word = tw_gf2_mul(powers->solve[dgram_bytes / 4], delta);
+		const uint32_t word = tw_gf2_mul(tables->solve[dgram_bytes / 4], delta);
 		if (word >> 16 != 0) {
 			return TW_ROCE_ICRC_BAD;
 		}

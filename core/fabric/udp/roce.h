@@ -26,19 +26,28 @@
 #define TW_ROCE_UD_SEND        0x64u /* BTH opcode: UD, SEND only */
 #define TW_ROCE_PKEY           0xffffu
 
-/* Powers of x for every datagram length of k 4-byte words. */
-struct tw_roce_powers { /* const after init */
-	/* joins: what stands before a datagram moves by its length */
-	uint32_t join[TW_WIRE_DGRAM_MAX_BYTES / 4 + 1];
-	/* solves: from the end of the covered bytes back to the IP identification */
-	uint32_t solve[TW_WIRE_DGRAM_MAX_BYTES / 4 + 1];
+#define TW_ROCE_WORDS_MAX (TW_WIRE_DGRAM_MAX_BYTES / 4)
+
+/* Constants of the linear algebra, the same for all; 17 KB, of which a run of equal datagrams touches
+ * a few lines.  Indices `[words]` are a datagram's length. */
+struct tw_roce_tables { /* const after init */
+	/* powers of x: what stands before a datagram moves by its length */
+	uint32_t join[TW_ROCE_WORDS_MAX + 1];
+	/* and from the end of the covered bytes back to the IP identification */
+	uint32_t solve[TW_ROCE_WORDS_MAX + 1];
+	/* what the fields that change from frame to frame add to the CRC of the header image */
+	uint32_t lengths[TW_ROCE_WORDS_MAX + 1];
+	uint32_t id[2][256];  /* by byte */
+	uint32_t psn[3][256]; /* by byte */
 };
-void tw_roce_powers_init(struct tw_roce_powers *powers);
+void tw_roce_tables_init(struct tw_roce_tables *tables);
 
 /* One direction between two addresses: the image of the covered header bytes. */
 struct tw_roce_flow {
 	uint8_t image[TW_ROCE_IMAGE_BYTES];
-	uint32_t psn; /* sender: of the next frame, 24 bits */
+	/* sender: the image has lengths, identification and PSN 0 */
+	uint32_t image_crc;
+	uint32_t psn; /* of the next frame, 24 bits */
 };
 
 /* Nonzero 24-bit source QP number of a publisher: neither 0 nor 1, which are management's, nor the
@@ -47,12 +56,14 @@ uint32_t tw_roce_source_qp(uint32_t publisher);
 
 void tw_roce_sender_init(struct tw_roce_flow *flow, uint32_t src_addr, uint16_t src_port,
 			 uint32_t group, uint32_t source_qp);
+/* After a change of a sender's image (init does it by itself). */
+void tw_roce_sender_changed(struct tw_roce_flow *flow);
 /* CRC of a datagram's own bytes, for tw_roce_seal(). */
 uint32_t tw_roce_crc(const void *data, uint32_t len_bytes);
 /* Writes the frame's header and ICRC for the flow's next PSN.  `ip_id` is what the kernel will write
  * into the IP header: 0, or the segment's index under GSO.  len_bytes: a multiple of 4, at most
  * TW_WIRE_DGRAM_MAX_BYTES. */
-void tw_roce_seal(struct tw_roce_flow *flow, const struct tw_roce_powers *powers,
+void tw_roce_seal(struct tw_roce_flow *flow, const struct tw_roce_tables *tables,
 		  uint32_t len_bytes, uint32_t dgram_crc, uint16_t ip_id,
 		  uint8_t hdr[TW_ROCE_HDR_BYTES], uint8_t icrc[TW_ROCE_ICRC_BYTES]);
 
@@ -73,7 +84,7 @@ void tw_roce_receiver_init(struct tw_roce_flow *flow, uint32_t group);
 void tw_roce_receiver_from(struct tw_roce_flow *flow, uint32_t src_addr, uint16_t src_port);
 /* Judges one frame.  `ip_id` is the likely identification: where it is right all 32 bits of the ICRC
  * are checked, where not, 16.  *out is set where the verdict is TW_ROCE_OK. */
-enum tw_roce_verdict tw_roce_accept(struct tw_roce_flow *flow, const struct tw_roce_powers *powers,
+enum tw_roce_verdict tw_roce_accept(struct tw_roce_flow *flow, const struct tw_roce_tables *tables,
 				    const uint8_t *frame, uint32_t len_bytes, uint32_t mtu_bytes,
 				    uint16_t ip_id, struct tw_roce_ud *out);
 

@@ -61,7 +61,7 @@ struct udp_rx {
 	uint32_t mtu_bytes;
 	struct tw_slab slab;
 	struct pollfd *fds; /* by endpoint */
-	struct tw_roce_powers powers;
+	struct tw_roce_tables tables;
 	struct udp_rx_endpoint endpoint[];
 };
 
@@ -121,7 +121,7 @@ static unsigned int take_frames(struct udp_rx *rx, struct udp_rx_endpoint *ep,
 		frame_bytes = frame_bytes > step_bytes ? step_bytes : frame_bytes;
 		struct tw_roce_ud ud;
 		const enum tw_roce_verdict verdict =
-			tw_roce_accept(&ep->flow, &rx->powers, frame, frame_bytes, rx->mtu_bytes,
+			tw_roce_accept(&ep->flow, &rx->tables, frame, frame_bytes, rx->mtu_bytes,
 				       (uint16_t)ep->segment, &ud);
 		ep->offset_bytes += frame_bytes;
 		ep->segment++;
@@ -268,7 +268,7 @@ int tw_udp_rx_open(struct tw_rx **rx_p, const struct tw_fabric_conf *conf,
 	rx->base.ops = &udp_rx_ops;
 	rx->base.endpoints = n;
 	rx->mtu_bytes = conf->mtu_bytes;
-	tw_roce_powers_init(&rx->powers);
+	tw_roce_tables_init(&rx->tables);
 	rx->fds = calloc(n == 0 ? 1 : n, sizeof(*rx->fds));
 	if (rx->fds == NULL) {
 		ret = tw_fail(err, TW_ENOMEM, "udp receiver: calloc: %u endpoints", n);

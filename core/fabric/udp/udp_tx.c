@@ -70,7 +70,7 @@ struct udp_tx {
 	struct tw_tx base;
 	struct udp_tx_line lines[TW_FABRIC_MAX_LINES];
 	struct batch batch;
-	struct tw_roce_powers powers;
+	struct tw_roce_tables tables;
 	uint32_t endpoints;
 	struct udp_tx_endpoint endpoint[];
 };
@@ -100,7 +100,7 @@ static void add_piece(struct batch *b, void *base, size_t bytes)
 
 /* Adds one send of datagrams first .. first + run - 1. */
 static void add_send(struct batch *b, struct udp_tx_group *group,
-		     const struct tw_roce_powers *powers, const struct tw_tx_dgram *dgrams,
+		     const struct tw_roce_tables *tables, const struct tw_tx_dgram *dgrams,
 		     unsigned int first, unsigned int run)
 {
 	struct msghdr *msg = &b->msgs[b->sends].msg_hdr;
@@ -111,7 +111,7 @@ static void add_send(struct batch *b, struct udp_tx_group *group,
 		const unsigned int d = first + i;
 		struct edge *before = &b->edges[d];
 		struct edge *after = &b->edges[d + 1];
-		tw_roce_seal(&group->flow, powers, dgrams[d].len_bytes, b->crc[d], (uint16_t)i,
+		tw_roce_seal(&group->flow, tables, dgrams[d].len_bytes, b->crc[d], (uint16_t)i,
 			     before->hdr, after->icrc);
 		if (i == 0) {
 			add_piece(b, before->hdr, sizeof(before->hdr));
@@ -119,7 +119,7 @@ static void add_send(struct batch *b, struct udp_tx_group *group,
 			add_piece(b, before, sizeof(*before));
 		}
 		/* sendmmsg only reads; struct iovec has no const */
-		add_piece(b, (void *)(uintptr_t)dgrams[d].data, dgrams[d].len_bytes);
+		add_piece(b, (void *)dgrams[d].data, dgrams[d].len_bytes);
 	}
 	add_piece(b, b->edges[first + run].icrc, TW_ROCE_ICRC_BYTES);
 	msg->msg_iovlen = (size_t)(&b->iov[b->pieces] - msg->msg_iov);
@@ -141,7 +141,7 @@ static void add_send(struct batch *b, struct udp_tx_group *group,
 
 /* Fills the batch from datagram `first` on, as far as sends of one kind reach.  True: they are GSO. */
 static bool fill(struct batch *b, const struct udp_tx_line *line, struct udp_tx_group *group,
-		 const struct tw_roce_powers *powers, const struct tw_tx_dgram *dgrams,
+		 const struct tw_roce_tables *tables, const struct tw_tx_dgram *dgrams,
 		 unsigned int first, unsigned int n)
 {
 	bool gso = false;
@@ -155,7 +155,7 @@ static bool fill(struct batch *b, const struct udp_tx_line *line, struct udp_tx_
 		} else if (gso != (run > 1)) {
 			break;
 		}
-		add_send(b, group, powers, dgrams, first, run);
+		add_send(b, group, tables, dgrams, first, run);
 		first += run;
 	}
 	return gso;
@@ -230,7 +230,7 @@ static void udp_tx_post(struct tw_tx *base, uint32_t endpoint, const struct tw_t
 		unsigned int at = group->used ? 0 : n;
 		while (at < n) {
 			struct udp_tx_line *line = &tx->lines[l];
-			const bool gso = fill(&tx->batch, line, group, &tx->powers, dgrams, at, n);
+			const bool gso = fill(&tx->batch, line, group, &tx->tables, dgrams, at, n);
 			at = send_batch(&tx->batch, line, group, dgrams, n, gso);
 		}
 	}
@@ -321,7 +321,7 @@ int tw_udp_tx_open(struct tw_tx **tx_p, const struct tw_fabric_conf *conf,
 	}
 	tx->base.ops = &udp_tx_ops;
 	tx->endpoints = n;
-	tw_roce_powers_init(&tx->powers);
+	tw_roce_tables_init(&tx->tables);
 	for (unsigned int l = 0; l < TW_FABRIC_MAX_LINES; l++) {
 		tx->lines[l].fd = -1;
 		tx->lines[l].gso_fd = -1;
