@@ -1,6 +1,7 @@
 /* The hot thread of the feedhandler: reads, paces, decodes, writes the buses.
  *
- * It logs nothing and allocates nothing; how it ended is left in the struct for the main thread.
+ * It logs nothing, and allocates nothing but where the next of several files is opened; how it ended
+ * is left in the struct for the main thread.
  * Gate       a file waits for its publishers: before the first packet until each channel has one, then
  *            wherever a bus is full, and at the end until all has been released. */
 #include <inttypes.h>

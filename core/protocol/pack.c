@@ -175,7 +175,7 @@ static int make_next(struct tw_pack *pack, tw_pack_source_func source, void *ctx
 		*stalled = true;
 		return 0;
 	}
-	struct tw_bus_batch batch;
+	struct tw_bus_batch batch = { 0 };
 	int rc = take(pack, source, ctx, at, &batch);
 	if (rc == TW_ELAPPED) {
 		pack->holes++;

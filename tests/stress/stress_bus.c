@@ -1,7 +1,7 @@
 /* The bus under a writer that does not wait: threads and processes read along, fall behind, are
  * lapped on purpose, and check every byte of every message they are given.
  *
- * What must hold   delivered and lost partition the numbers; nothing torn is ever delivered; a gated
+ * What must hold   delivered and lost partition the numbers; nothing torn is delivered; a gated
  *                  writer loses nothing, though a gate is killed on the way.
  * Mutants          check_ordering.sh builds this program against a bus that breaks its order, and
  *                  it must then fail.
@@ -84,7 +84,7 @@ static void wait_ready(uint32_t n)
  * where torn reads are. */
 static void fall_behind(uint64_t pos, uint64_t turn)
 {
-	uint64_t until = pos + SIZE - EDGE_BYTES + test_mix(turn) % (2 * EDGE_BYTES);
+	uint64_t until = pos + SIZE - EDGE_BYTES + test_mix(turn) % (2ull * EDGE_BYTES);
 	for (unsigned int i = 1; !done() && written() < until; i++) {
 		if (i % 64 == 0) {
 			sched_yield();
@@ -161,7 +161,7 @@ static void read_along(unsigned int which)
 
 static void *read_thread(void *arg)
 {
-	read_along((unsigned int)(uintptr_t)arg);
+	read_along(*(const unsigned int *)arg);
 	return NULL;
 }
 
@@ -241,12 +241,13 @@ static void free_running(void)
 	struct tw_bus_writer *writer = make_writer();
 	pid_t pids[PROCESSES];
 	pthread_t threads[THREADS];
+	unsigned int which[THREADS];
 	for (unsigned int i = 0; i < PROCESSES; i++) {
 		pids[i] = start_process(read_along, i);
 	}
 	for (unsigned int i = 0; i < THREADS; i++) {
-		if (pthread_create(&threads[i], NULL, read_thread,
-				   (void *)(uintptr_t)(PROCESSES + i)) != 0) {
+		which[i] = PROCESSES + i;
+		if (pthread_create(&threads[i], NULL, read_thread, &which[i]) != 0) {
 			exit(1);
 		}
 	}

@@ -228,7 +228,8 @@ int main(void)
 		printf("reader %u: %llu accepted, %llu lapped, %llu not there; %llu torn\n", i,
 		       (unsigned long long)r->whole, (unsigned long long)r->lapped,
 		       (unsigned long long)r->other, (unsigned long long)r->bad);
-		bool worked = r->whole >= ENOUGH * LIVES && r->lapped >= ENOUGH * LIVES;
+		bool worked = r->whole >= (uint64_t)ENOUGH * LIVES &&
+			      r->lapped >= (uint64_t)ENOUGH * LIVES;
 		bool whole = r->bad == 0;
 		passed += worked + whole;
 		failed += !worked + !whole;
