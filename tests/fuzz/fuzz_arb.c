@@ -44,6 +44,7 @@ static void pull(struct rig *rig)
 			abort();
 		}
 	}
+	TW_ASSERT(tw_ledger_pulled(&rig->ledger));
 	TW_ASSERT(tw_arb_held(rig->arb) <= rig->conf.store_dgrams);
 	TW_ASSERT(!rig->ledger.started || rig->ledger.next_seq == tw_arb_next_seq(rig->arb));
 }

@@ -163,7 +163,7 @@ static bool take_in_order(struct tw_ledger *ledger, const struct tw_arb_run *run
 		memmove(&ledger->gaps[0], &ledger->gaps[1],
 			ledger->gap_count * sizeof(ledger->gaps[0]));
 	}
-	const struct tw_ledger_range *gap = &ledger->gaps[0];
+	const struct tw_ledger_gap *gap = &ledger->gaps[0];
 	bool in_gap = ledger->gap_count > 0 && gap->first_seq <= run->first_seq;
 	if (ledger->gap_count > 0 && run->end_seq > (in_gap ? gap->end_seq : gap->first_seq)) {
 		return wrong(ledger, "run [%" PRIu64 ", %" PRIu64 ") crosses the border of a gap",
@@ -178,6 +178,18 @@ static bool take_in_order(struct tw_ledger *ledger, const struct tw_arb_run *run
 	ledger->fills += run->fills_gap ? 1 : 0;
 	ledger->next_seq = run->end_seq;
 	return true;
+}
+
+static uint64_t hash_of(const uint8_t *bytes, uint32_t count)
+{
+	uint64_t hash = count;
+
+	for (uint32_t i = 0; i + 8 <= count; i += 8) { /* messages are whole words */
+		uint64_t word;
+		memcpy(&word, bytes + i, sizeof(word));
+		hash = (hash ^ word) * 0x9e3779b97f4a7c15u;
+	}
+	return hash;
 }
 
 static bool take_data(struct tw_ledger *ledger, const struct tw_arb_run *run)
@@ -205,7 +217,34 @@ static bool take_data(struct tw_ledger *ledger, const struct tw_arb_run *run)
 		return wrong(ledger, "%u bytes where the messages have %u", run->bytes, at);
 	}
 	ledger->data_msgs += run->count;
+	if (ledger->lent_count < TW_LEDGER_LENT) {
+		ledger->lent[ledger->lent_count++] =
+			(struct tw_ledger_lent){ run->msgs, run->bytes,
+						 hash_of(run->msgs, run->bytes) };
+	}
 	return true;
+}
+
+bool tw_ledger_pulled(struct tw_ledger *ledger)
+{
+	for (uint32_t i = 0; i < ledger->lent_count; i++) {
+		const struct tw_ledger_lent *lent = &ledger->lent[i];
+		if (hash_of(lent->msgs, lent->bytes) != lent->hash) {
+			return wrong(ledger, "bytes of run %u changed while they were lent", i);
+		}
+	}
+	ledger->lent_count = 0;
+	return true;
+}
+
+uint64_t tw_ledger_oldest_gap_ns(const struct tw_ledger *ledger)
+{
+	for (uint32_t i = 0; i < ledger->gap_count; i++) {
+		if (ledger->next_seq < ledger->gaps[i].end_seq) {
+			return ledger->gaps[i].seen_ns;
+		}
+	}
+	return UINT64_MAX;
 }
 
 static bool take_lost(struct tw_ledger *ledger, const struct tw_arb_run *run)
@@ -238,7 +277,7 @@ static bool take_gap(struct tw_ledger *ledger, const struct tw_arb_run *run)
 		return wrong(ledger, "more than %u open gaps", TW_LEDGER_GAPS);
 	}
 	ledger->gaps[ledger->gap_count++] =
-		(struct tw_ledger_range){ run->first_seq, run->end_seq };
+		(struct tw_ledger_gap){ run->first_seq, run->end_seq, ledger->now_ns };
 	ledger->gap_end_seq = run->end_seq;
 	ledger->gaps_reported++;
 	return true;

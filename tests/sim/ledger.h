@@ -22,6 +22,7 @@
 #define TW_LEDGER_SESSIONS 8u
 #define TW_LEDGER_MSGS     1024u /* tracked by number; beyond that only order is checked */
 #define TW_LEDGER_GAPS     512u
+#define TW_LEDGER_LENT     64u /* runs of one datagram that are looked at again */
 
 /* Fills in message `seq` of `session` (up to TW_MSG_MAX_BYTES, 8-byte aligned) and returns its length. */
 uint32_t tw_ledger_msg(void *msg, uint64_t session, uint64_t seq);
@@ -38,8 +39,16 @@ struct tw_ledger_spec {
  * many messages as fit in mtu_bytes: see msg_count. */
 uint32_t tw_ledger_dgram(void *to, uint32_t mtu_bytes, const struct tw_ledger_spec *spec);
 
-struct tw_ledger_range {
+struct tw_ledger_gap {
 	uint64_t first_seq, end_seq;
+	uint64_t seen_ns; /* tw_ledger.now_ns at the time */
+};
+
+/* Bytes that the arbiter has lent; they must stay as they are until the next datagram. */
+struct tw_ledger_lent {
+	const uint8_t *msgs;
+	uint32_t bytes;
+	uint64_t hash;
 };
 
 struct tw_ledger {
@@ -48,7 +57,10 @@ struct tw_ledger {
 	bool any_content;     /* set by the caller: messages are not those of tw_ledger_msg() */
 	uint64_t gap_end_seq; /* of the last reported gap */
 	uint32_t gap_count;   /* reported gaps not yet passed */
-	struct tw_ledger_range gaps[TW_LEDGER_GAPS];
+	struct tw_ledger_gap gaps[TW_LEDGER_GAPS];
+	uint32_t lent_count;
+	struct tw_ledger_lent lent[TW_LEDGER_LENT];
+	uint64_t now_ns; /* set by the caller, who asks tw_ledger_oldest_gap_ns() */
 	uint8_t line_up[TW_MAX_LINES], line_known[TW_MAX_LINES];
 	uint64_t sessions[TW_LEDGER_SESSIONS]; /* of `given` */
 	uint8_t given[TW_LEDGER_SESSIONS][TW_LEDGER_MSGS];
@@ -64,6 +76,10 @@ void tw_ledger_give(struct tw_ledger *ledger, const struct tw_dgram *dgram,
 		    enum tw_arb_result result);
 /* The arbiter gave this run.  false: something is wrong, see error. */
 bool tw_ledger_take(struct tw_ledger *ledger, const struct tw_arb_run *run);
+/* All has been pulled: whether what was lent is still as it was. */
+bool tw_ledger_pulled(struct tw_ledger *ledger);
+/* When the gap was seen that is next to be filled or given up; UINT64_MAX: none is. */
+uint64_t tw_ledger_oldest_gap_ns(const struct tw_ledger *ledger);
 /* Whether number `seq` of the session was given as data before a hole named it. */
 bool tw_ledger_was_given(const struct tw_ledger *ledger, uint64_t session, uint64_t seq);
 

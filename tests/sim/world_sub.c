@@ -89,6 +89,7 @@ static void pull(struct world *w, struct sub *sub, uint32_t index)
 					     "SESSION", "END",  "DOWN", "UP" };
 	struct tw_arb_run run;
 
+	sub->ledger.now_ns = tw_sim_now(w->sim);
 	while (tw_arb_next(sub->arb, &run)) {
 		tw_world_trace(w, "  sub %" PRIu32 ": %s [%" PRIu64 ", %" PRIu64 ") line %u%s%s",
 			       index, names[run.type], run.first_seq, run.end_seq, run.line,
@@ -97,6 +98,9 @@ static void pull(struct world *w, struct sub *sub, uint32_t index)
 				   run.end_seq);
 		hash_in(w, run.gap_ns ^ tw_sim_now(w->sim));
 		check_run(w, sub, index, &run);
+	}
+	if (!tw_ledger_pulled(&sub->ledger)) {
+		tw_world_fail(w, "subscriber %" PRIu32 ": %s", index, sub->ledger.error);
 	}
 	if (tw_arb_held(sub->arb) > sub->conf.store_dgrams) {
 		tw_world_fail(
@@ -157,6 +161,13 @@ void tw_world_poll_sub(struct world *w, uint32_t index)
 			}
 			more = more || n == sub->batch;
 		}
+	}
+	/* Every line has been polled empty now. */
+	uint64_t seen_ns = tw_ledger_oldest_gap_ns(&sub->ledger);
+	uint64_t now_ns = tw_sim_now(w->sim);
+	if (seen_ns < now_ns && now_ns - seen_ns >= WAIT_NS) {
+		tw_world_fail(w, "subscriber %" PRIu32 ": the gap at %" PRIu64 " still waits",
+			      index, sub->ledger.next_seq);
 	}
 }
 

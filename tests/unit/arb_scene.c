@@ -107,6 +107,7 @@ static void pull(struct scene *scene)
 		cr_assert(holds, "%s\n after: %s", scene->ledger.error, scene->text);
 		say_run(scene, &run);
 	}
+	cr_assert(tw_ledger_pulled(&scene->ledger), "%s", scene->ledger.error);
 }
 
 static enum tw_arb_result give(struct scene *scene, uint32_t line)

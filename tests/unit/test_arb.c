@@ -280,6 +280,20 @@ Test(arb, full_store_keeps_what_the_datagram_in_hand_brings, .timeout = 10)
 	scene_free(s);
 }
 
+Test(arb, full_store_does_not_reuse_what_it_lends, .timeout = 10)
+{
+	struct tw_arb_conf conf = usual();
+	conf.store_dgrams = 1;
+	struct scene *s = running(&conf);
+
+	give_data(s, A, 5, 5);
+	cr_expect_eq(give_data(s, A, 8, 8), TW_ARB_HELD); /* held while 5 is still being read */
+	EXPECT(s, "gap 4-4, lost 4-4, data 5-5 A*, gap 6-7");
+	cr_expect_eq(give_data(s, B, 6, 7), TW_ARB_FIRST);
+	EXPECT(s, "fill 6-7 B, data 8-8 A*");
+	scene_free(s);
+}
+
 Test(arb, duplicates_need_no_room, .timeout = 10)
 {
 	struct tw_arb_conf conf = usual();

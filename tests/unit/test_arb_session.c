@@ -51,6 +51,23 @@ Test(arb, new_session_flushes_the_old_one, .timeout = 10)
 	scene_free(s);
 }
 
+Test(arb, lines_begin_anew_with_a_session, .timeout = 10)
+{
+	struct scene *s = running_usual();
+
+	give_data(s, A, 4, 8);
+	give_data(s, B, 4, 8);
+	s->spec.session = SESSION + 1;
+	give_data(s, A, 5, 5);
+	EXPECT(s, "data 4-8 A, session 8 from 1, gap 1-4");
+	pass(s, WAIT_NS);
+	idle(s, A);
+	EXPECT(s, ""); /* B was past 4, but in the session before */
+	give_data(s, B, 1, 4);
+	EXPECT(s, "fill 1-4 B, data 5-5 A*");
+	scene_free(s);
+}
+
 Test(arb, new_session_after_an_announced_end, .timeout = 10)
 {
 	struct tw_arb_conf conf = usual();

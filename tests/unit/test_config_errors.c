@@ -354,7 +354,8 @@ Test(config_errors, whole_files)
 		  "own" },
 		{ "venues: [ { id: 1, mic: XNAS } ]\n"
 		  "feedhandlers:\n"
-		  "  - { name: f, host: h, venue: XNAS, protocol: p, input: { files: a }, channels: "
+		  "  - { name: f, host: h, venue: XNAS, protocol: p, input: { files: a }, "
+		  "channels: "
 		  "[1] }\n"
 		  "publishers: [ { name: p, host: h, channels: [1], heartbeat_ms: 9000 } ]\n",
 		  "s.yaml:8: publishers[0].history_ms: found 10000, allowed at least four times "

@@ -352,7 +352,7 @@ Test(pack, an_end_is_said_at_once_and_again, .timeout = 10)
 Test(pack, nothing_is_packed_over_sends_in_flight, .timeout = 20)
 {
 	struct bed bed;
-	bed_up_sized(&bed, 1024, 65 * 64); /* four datagrams */
+	bed_up_sized(&bed, 1024, 65ul * 64); /* four datagrams */
 	bed.source.end_seq = 1000;
 	int n = poll_pack(&bed, MAX_DGRAMS);
 	cr_assert_eq(n, 4);
@@ -381,7 +381,7 @@ Test(pack, the_log_wraps_without_a_straddle, .timeout = 20)
 {
 	for (uint32_t units = 64; units < 96; units++) {
 		struct bed bed;
-		bed_up_sized(&bed, 1024, (units + 1) * 64);
+		bed_up_sized(&bed, 1024, (units + 1ul) * 64);
 		bed.source.end_seq = 2000;
 		while (bed.next_msg_seq < 2000) {
 			int n = poll_pack(&bed, MAX_DGRAMS);
