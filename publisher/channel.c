@@ -6,6 +6,7 @@
 
 #define LOOK_NS       10000000u  /* between looks for a bus that is not there */
 #define LOOK_AGAIN_NS 100000000u /* after one that could not be used */
+#define END_SAID      16u        /* heartbeats after which everybody has heard an end */
 
 int tw_pub_channel_init(struct tw_pub_channel *channel, const struct tw_pub_channel_conf *conf,
 			uint64_t history_bytes, struct tw_error *err)
@@ -161,6 +162,13 @@ static __attribute__((cold)) void look_for_bus(struct tw_pub_channel *channel, u
 		channel->look_again_ns = now_ns + LOOK_AGAIN_NS;
 		return;
 	}
+	if (rc == TW_OK && tw_bus_is_over(channel->bus)) {
+		/* left over from an earlier run: who starts now expects the next session */
+		leave_bus(channel);
+		channel->look_again_ns = now_ns + LOOK_AGAIN_NS;
+		set_state(channel, TW_PUB_WAITING);
+		return;
+	}
 	if (rc == TW_OK) {
 		rc = begin(channel, now_ns, &err);
 	}
@@ -245,6 +253,7 @@ static bool idle_turn(struct tw_pub_channel *channel, uint64_t now_ns)
 	switch (tw_bus_reader_state(channel->bus)) {
 	case TW_BUS_ENDED:
 		if (channel->state_now != TW_PUB_ENDED) {
+			channel->end_heartbeats = 0;
 			tw_pack_end(&channel->pack, now_ns);
 			set_state(channel, TW_PUB_ENDED);
 			return true;
@@ -284,6 +293,9 @@ bool tw_pub_channel_turn(struct tw_pub_channel *channel, uint64_t now_ns)
 	post(channel, dgrams, (unsigned int)n);
 	if (dgrams[0].data == channel->pack.heartbeat) { /* comes alone and uses no history */
 		tw_counter_add(&channel->counters, TW_PUB_CHANNEL_heartbeats, 1);
+		if (channel->state_now == TW_PUB_ENDED && ++channel->end_heartbeats == END_SAID) {
+			tw_bus_end_said(channel->bus);
+		}
 		return true;
 	}
 	tw_history_publish(&channel->history);

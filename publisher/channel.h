@@ -57,6 +57,7 @@ struct tw_pub_channel {
 	uint32_t send_head, send_tail; /* free-running */
 	uint64_t look_again_ns;        /* mono: when to look for a bus next */
 	uint64_t broken_session;       /* is not opened again; 0: none */
+	uint32_t end_heartbeats;       /* of the session that has ended */
 	enum tw_pub_state state_now;
 	int refused_code; /* status behind REFUSED: a repetition is not noted again */
 	struct tw_counters counters;

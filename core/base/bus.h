@@ -104,6 +104,11 @@ int tw_bus_read(struct tw_bus_reader *reader, void *dst, uint32_t max_bytes,
 		struct tw_bus_batch *batch);
 /* Gate only: everything read so far has been sent and may be overwritten. */
 void tw_bus_release(struct tw_bus_reader *reader);
+/* Gate only.  Everybody who listened has heard that the session has ended: a gate that comes later
+ * need not say it again.  Stays in the file. */
+void tw_bus_end_said(struct tw_bus_reader *reader);
+/* Whether there is nothing left to send or to say: ENDED, drained, and the end was said. */
+bool tw_bus_is_over(struct tw_bus_reader *reader);
 /* ENDED and SUPERSEDED are reported only once the reader has drained what was published. */
 enum tw_bus_state tw_bus_reader_state(struct tw_bus_reader *reader);
 void tw_bus_reader_close(struct tw_bus_reader *reader); /* NULL ok; releases the gate */

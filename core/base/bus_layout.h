@@ -70,7 +70,8 @@ struct tw_bus_header {
 	/* gate; pair[turn % 2] is the one that holds: a gate that dies half-way leaves the other */
 	alignas(TW_CACHE_PAIR_BYTES) _Atomic uint64_t gate_turn;
 	struct tw_bus_pair gate[2];
-	_Atomic uint64_t lives; /* publisher lives numbered so far */
+	_Atomic uint64_t lives;    /* publisher lives numbered so far */
+	_Atomic uint64_t end_said; /* 1: the end of the session has been announced often enough */
 
 	/* writer, once for each segment */
 	alignas(TW_CACHE_PAIR_BYTES) _Atomic uint64_t checkpoint[TW_BUS_SEGMENTS];

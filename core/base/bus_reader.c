@@ -301,6 +301,19 @@ enum tw_bus_state tw_bus_reader_state(struct tw_bus_reader *reader)
 	return (enum tw_bus_state)state;
 }
 
+void tw_bus_end_said(struct tw_bus_reader *reader)
+{
+	TW_ASSERT(reader->gate);
+	/* relaxed: read by a later gate alone, which has its lock from the kernel */
+	atomic_store_explicit(&reader->header->end_said, 1, memory_order_relaxed);
+}
+
+bool tw_bus_is_over(struct tw_bus_reader *reader)
+{
+	return tw_bus_reader_state(reader) == TW_BUS_ENDED &&
+	       atomic_load_explicit(&reader->header->end_said, memory_order_relaxed) != 0;
+}
+
 void tw_bus_reader_close(struct tw_bus_reader *reader)
 {
 	if (reader == NULL) {

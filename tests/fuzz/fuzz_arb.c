@@ -158,7 +158,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	void *memory = aligned_alloc(64, bytes); /* the sanitizer watches its end */
 	TW_ASSERT(memory != NULL);
 	TW_ASSERT(tw_arb_init(&rig.arb, memory, bytes, &rig.conf, rig.now_ns) == TW_OK);
-	while (tw_bytes_left(&in) > 0) {
+	while (tw_bytes_left(&in) > 0 && !in.failed) {
 		operate(&rig, &in);
 	}
 	rig.now_ns += WAIT_NS;

@@ -124,7 +124,7 @@ def main():
         sim = compile_objects(cc, SIM, tmp, "sim_")
         units = {}
         if has_criterion:
-            scene = compile_objects(cc, ["tests/unit/arb_scene.c"], tmp, "u_")
+            scene = compile_objects(cc, ["tests/unit/arb_scene.c", "tests/sim/ledger.c"], tmp, "u_")
             units = {u: compile_objects(cc, [f"tests/unit/{u}.c"], tmp, "u_") + scene for u in UNIT}
         for name, which, old, new, expected in [("(none)", 0, "", "", "none")] + MUTANTS:
             if opt.only not in name:

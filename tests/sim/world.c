@@ -158,7 +158,7 @@ static void make_sessions(struct world *w)
 		session->id = id;
 		session->msgs = tw_world_one_in(w, 20)
 					? 0
-					: 1 + tw_world_below(w, tw_world_one_in(w, 4) ? 500 : 80);
+					: 1 + tw_world_below(w, tw_world_one_in(w, 4) ? 900 : 120);
 		session->ends = i + 1 == w->session_count || tw_world_one_in(w, 2);
 	}
 	if (w->session_count > 1 && !w->gentle && tw_world_one_in(w, 4)) {
@@ -211,7 +211,7 @@ static bool make_sub(struct world *w, struct sub *sub)
 		.wait_ns = WAIT_NS,
 		.heartbeat_max_ns = HEARTBEAT_NS,
 		.session_takeover_ns = TAKEOVER_NS,
-		.store_dgrams = w->gentle ? 256 : stores[tw_world_below(w, 5)],
+		.store_dgrams = w->gentle ? 1024 : stores[tw_world_below(w, 5)],
 		.mtu_bytes = w->mtu_bytes
 	};
 	sub->batch = 1 + tw_world_below(w, 16);
@@ -229,7 +229,7 @@ static bool make(struct world *w)
 	w->lines = w->gentle || !tw_world_one_in(w, 8) ? 2 : 1;
 	w->lossy_line = tw_world_below(w, 2);
 	w->reorders = !w->gentle || tw_world_one_in(w, 2);
-	w->subs_count = w->conf.subscribers != 0 ? w->conf.subscribers : 1 + tw_world_below(w, 3);
+	w->subs_count = w->conf.subscribers != 0 ? w->conf.subscribers : 1 + tw_world_below(w, 4);
 	w->mtu_bytes = 64u * (4 + tw_world_below(w, tw_world_one_in(w, 2) ? 4 : 28)); /* from 256 */
 	w->burst_max = 1 + tw_world_below(w, tw_world_one_in(w, 3) ? 60 : 8);
 	w->burst_gap_ns = 1 + tw_world_up_to(w, 60 * US);

@@ -15,7 +15,7 @@
 #define CHANNEL          5u
 #define ENVIRONMENT      0x7357u
 #define MAX_SESSIONS     4u
-#define MAX_FAULTS       8u
+#define MAX_FAULTS       12u
 #define MAX_SUBS         4096u
 #define PUBLISH_MAX      8u
 #define GUARD_BYTES      64u
@@ -26,7 +26,7 @@
 #define TAKEOVER_NS      (1500 * US)
 #define PUBLISH_NS       (10 * US)
 #define POLL_NS          (25 * US)
-#define ACTIVE_NS        (3000 * US) /* faults begin before that */
+#define ACTIVE_NS        (6000 * US) /* faults begin before that */
 
 enum timer {                /* the upper half of a timer; the lower half is an index */
 	     T_PRODUCE = 1, /* feedhandler: a burst of messages */

@@ -2,6 +2,7 @@
 import itertools
 import os
 import signal
+import struct
 import tempfile
 import unittest
 
@@ -152,6 +153,27 @@ class Life(unittest.TestCase):
             self.assertEqual(again.wait(), 1)
             self.assertEqual(len(again.events("lost")), 1)
             self.assertGreaterEqual(self.assert_partition(again), 20000)
+
+    def test_an_ended_session_is_not_told_again(self):
+        """A second run in the same run_dir begins with its own session, whatever the order."""
+        with tw.Site(files=[self.fast], rate=20000) as site:
+            for _ in range(2):
+                sub = site.subscriber("--until-end")
+                pub = site.publisher()
+                feed = site.feedhandler()
+                self.assertEqual(sub.wait(), 0, "\n".join(sub.lines))
+                self.assertEqual(feed.wait(), 0)
+                self.assertEqual(len(sub.events("session")), 1)
+                # at least 16 heartbeats of the end: the ladder up to 100 ms, and some more
+                tw.wait_until(lambda: self.end_is_said(site), "the end was told often enough")
+                self.assertEqual(pub.stop(), 0)
+
+    @staticmethod
+    def end_is_said(site):
+        """The word of the bus that a publisher sets once everybody has heard the end."""
+        with open(os.path.join(site.run_dir, "bus-1"), "rb") as f:
+            f.seek(384 + 8 + 32 + 8)
+            return struct.unpack("<Q", f.read(8))[0] == 1
 
     def test_two_writers_of_a_channel_are_refused(self):
         with tw.Site(files=[self.slow], speed_pct=100) as site:
