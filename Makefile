@@ -118,7 +118,7 @@ benches: $(call test_bins,$(BENCHES),bench)
 .PHONY: demo test test-quick bench fuzz lint lint-quick format docs setup install
 demo: ## install what is missing, build, run the whole way of the data for ten seconds
 	@tools/setup.sh build
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory -j$$(nproc) all
 	@$(BIN)/tw-demo
 
 test: ## install what is missing, run every tier
@@ -130,7 +130,7 @@ test-%: ## run one tier (tests/run.py --list names them)
 
 bench: ## measure, as ratios between things of the same run
 	@tools/setup.sh build test
-	@$(MAKE) --no-print-directory all benches
+	@$(MAKE) --no-print-directory -j$$(nproc) all benches
 	@python3 tests/bench/run.py $(BIN) $(B)/tests/bench
 
 fuzz: ## every fuzzer for 60 seconds (FUZZ_SECONDS=N)

@@ -21,8 +21,8 @@
 #define CHANNEL      1u
 #define ENVIRONMENT  2u
 #define MTU_BYTES    1024u
-#define WAIT_NS      1000u
-#define HEARTBEAT_NS 5000u
+#define WAIT_NS      UINT64_C(1000)
+#define HEARTBEAT_NS UINT64_C(5000)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -22,10 +22,11 @@ struct tw_arb_conf usual(void)
 
 struct scene *scene_new(const struct tw_arb_conf *conf)
 {
-	struct scene *scene = calloc(1, sizeof(*scene));
+	struct scene *scene = aligned_alloc(_Alignof(struct scene), sizeof(*scene));
 	size_t size = tw_arb_size(conf);
 
 	cr_assert_not_null(scene);
+	memset(scene, 0, sizeof(*scene));
 	cr_assert_neq(size, 0);
 	scene->memory = aligned_alloc(64, size);
 	cr_assert_not_null(scene->memory);

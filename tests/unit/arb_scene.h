@@ -20,9 +20,9 @@
 #define CHANNEL      3u
 #define ENVIRONMENT  77u
 #define SESSION      7u
-#define WAIT_NS      1000u
-#define HEARTBEAT_NS 10000u
-#define TAKEOVER_NS  500000u
+#define WAIT_NS      UINT64_C(1000)
+#define HEARTBEAT_NS UINT64_C(10000)
+#define TAKEOVER_NS  UINT64_C(500000)
 #define MTU_BYTES    2048u
 
 struct scene {

@@ -47,3 +47,4 @@ UNIT_TESTS += tests/unit/test_feed.c
 test_feed_SRCS := tests/support/probe_alloc.c
 test_feed_LDFLAGS := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free
 UNIT_TESTS += tests/unit/test_bus_file.c
+UNIT_TESTS += tests/unit/test_sim_net.c

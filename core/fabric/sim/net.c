@@ -57,7 +57,7 @@ static struct frame *make_frame(struct tw_sim *sim, const void *data, uint32_t l
 			return NULL;
 		}
 	}
-	if (frame->capacity_bytes < len_bytes) {
+	if (frame->data == NULL || frame->capacity_bytes < len_bytes) {
 		uint32_t capacity = (len_bytes + FRAME_ALIGN_BYTES - 1) & ~(FRAME_ALIGN_BYTES - 1);
 		free(frame->data);
 		frame->capacity_bytes = 0;
@@ -278,7 +278,7 @@ int tw_sim_open(struct tw_sim **sim_p, const struct tw_sim_conf *conf)
 	sim->conf = *conf;
 	tw_rng_init(&sim->rng, conf->seed);
 	sim->endpoints = calloc(n, sizeof(*sim->endpoints));
-	sim->queues = calloc(n * conf->queue_dgrams, sizeof(*sim->queues));
+	sim->queues = calloc(n * conf->queue_dgrams, sizeof(struct frame *));
 	if (sim->endpoints == NULL || sim->queues == NULL) {
 		tw_sim_close(sim);
 		return TW_ENOMEM;
