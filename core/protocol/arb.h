@@ -13,8 +13,9 @@
  *              say so, and the LOST runs name exactly what remains.
  * Giving up    a gap waits wait_ns from when it was seen, and after that until every line that is up,
  *              or has not had the time to come up since init, has either passed it or been polled
- *              empty: a backlog in a receive queue never looks like loss.  A full reorder store gives
- *              up the oldest gap at once, up to what the datagram in hand brings of it.
+ *              empty: a backlog that lies in its queue in order never looks like loss, however long
+ *              the subscriber stalled.  A full reorder store gives up the oldest gap at once, up to
+ *              what the datagram in hand brings of it.
  * Holes        what a HOLE names and nobody has brought yet becomes LOST in its turn, without a GAP
  *              run where it had not been seen as one.  Whoever is first decides: a HOLE takes nothing
  *              back that is held, and data that comes after the HOLE is a duplicate.
