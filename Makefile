@@ -59,8 +59,9 @@ include $(MODULES)
 BIN := $(B)/bin
 LIB := $(B)/lib
 OBJS := $(TW_SRCS:%.c=$(B)/obj/%.o)
-LIB_OBJS := $(foreach d,$(LIB_DIRS),$(filter $(B)/obj/$(d)/%,$(OBJS)))
-ALL_MAINS := $(foreach p,$(PROGRAMS),$($(p)_SRCS)) $(UNIT_TESTS) $(SIM_TESTS) $(STRESS_TESTS) $(FUZZERS) $(BENCHES)
+LIB_OBJS := $(filter-out $(B)/obj/core/fabric/sim/%,$(foreach d,$(LIB_DIRS),$(filter $(B)/obj/$(d)/%,$(OBJS))))
+TESTS := $(UNIT_TESTS) $(SIM_TESTS) $(STRESS_TESTS) $(FUZZERS) $(BENCHES)
+OTHER_SRCS := $(sort $(foreach p,$(PROGRAMS),$($(p)_SRCS)) $(TESTS) $(foreach t,$(TESTS),$($(notdir $(basename $(t)))_SRCS)))
 
 .PHONY: all help
 all: $(PROGRAMS:%=$(BIN)/%) $(LIB)/libtidewire.a $(LIB)/libtidewire.so ## build programs and library (default)
@@ -112,7 +113,7 @@ stress: $(call test_bins,$(STRESS_TESTS),stress)
 fuzzers: $(call test_bins,$(FUZZERS),fuzz)
 benches: $(call test_bins,$(BENCHES),bench)
 
--include $(OBJS:.o=.d) $(ALL_MAINS:%.c=$(B)/obj/%.d)
+-include $(OBJS:.o=.d) $(OTHER_SRCS:%.c=$(B)/obj/%.d)
 
 # --- what people type ------------------------------------------------------------------------------
 .PHONY: demo test test-quick bench fuzz lint lint-quick format docs setup install

@@ -1,22 +1,14 @@
 /* tw-feedhandler: reads a venue's feed, normalizes it, numbers it and writes it on the bus. */
-#include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sysexits.h>
 
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/options.h"
 #include "feedhandler/feedhandler.h"
 #include "feedhandler/registry.h"
 
 #define PROGRAM "tw-feedhandler"
-
-struct options {
-	const char *config, *as, *summary;
-	bool check;
-};
 
 static void usage(FILE *out)
 {
@@ -30,7 +22,7 @@ static void usage(FILE *out)
 		"  -c, --config FILE   the site's configuration\n"
 		"      --as NAME       which feedhandler, or whose host, this is\n"
 		"      --check         look at configuration and input, then leave\n"
-		"      --summary FILE  write a JSON summary at the end; - is standard output\n"
+		"      --summary FILE  write the JSON summary there instead of standard output\n"
 		"      --help, --version\n"
 		"\n"
 		"exit status: 0 done, 64 usage, 65 the input is damaged, 69 no publisher or busy,\n"
@@ -39,101 +31,37 @@ static void usage(FILE *out)
 	tw_registry_print(out);
 }
 
-/* Exit status to leave with, or -1 to go on. */
-static int parse_options(struct options *opt, int argc, char **argv)
-{
-	enum { AS = 256, CHECK, SUMMARY, HELP, VERSION };
-	static const struct option longs[] = {
-		{ "config", required_argument, NULL, 'c' },
-		{ "as", required_argument, NULL, AS },
-		{ "check", no_argument, NULL, CHECK },
-		{ "summary", required_argument, NULL, SUMMARY },
-		{ "help", no_argument, NULL, HELP },
-		{ "version", no_argument, NULL, VERSION },
-		{ NULL, 0, NULL, 0 },
-	};
-	*opt = (struct options){ 0 };
-	int c;
-	while ((c = getopt_long(argc, argv, "c:", longs, NULL)) != -1) {
-		switch (c) {
-		case 'c':
-			opt->config = optarg;
-			break;
-		case AS:
-			opt->as = optarg;
-			break;
-		case CHECK:
-			opt->check = true;
-			break;
-		case SUMMARY:
-			opt->summary = optarg;
-			break;
-		case HELP:
-			usage(stdout);
-			return EX_OK;
-		case VERSION:
-			(void)printf(PROGRAM " " TW_VERSION "\n");
-			return EX_OK;
-		default:
-			return EX_USAGE;
-		}
-	}
-	if (optind != argc) {
-		(void)fprintf(stderr, PROGRAM ": unexpected argument '%s'\n", argv[optind]);
-		return EX_USAGE;
-	}
-	if (opt->config == NULL) {
-		(void)fprintf(stderr, PROGRAM ": -c SITE.yaml is missing (--help)\n");
-		return EX_USAGE;
-	}
-	return -1;
-}
-
-static int write_summary(const struct tw_feedhandler *fh, const char *path, struct tw_error *err)
-{
-	if (strcmp(path, "-") == 0) {
-		tw_feedhandler_summary(fh, stdout);
-		return fflush(stdout) == 0 ? TW_OK
-					   : tw_fail_sys(err, TW_ESYS, "standard output: fflush");
-	}
-	FILE *out = fopen(path, "we");
-	if (out == NULL) {
-		return tw_fail_sys(err, TW_ESYS, "%s: fopen", path);
-	}
-	tw_feedhandler_summary(fh, out);
-	bool failed = ferror(out) != 0;
-	if (fclose(out) != 0 || failed) {
-		return tw_fail_sys(err, TW_ESYS, "%s: write", path);
-	}
-	return TW_OK;
-}
-
 static int run(struct tw_app *app, const struct tw_site *site, uint32_t index,
-	       const struct options *opt, struct tw_error *err)
+	       const struct tw_options *opt, struct tw_error *err)
 {
+	FILE *out;
+	int rc = tw_summary_open(&out, opt->summary, err);
+	if (rc != TW_OK) {
+		return rc;
+	}
 	struct tw_feedhandler *fh;
-	int rc = tw_feedhandler_open(&fh, site, index, app, err);
-	if (rc != TW_OK) {
-		return rc;
+	int status = EX_OK;
+	rc = tw_feedhandler_open(&fh, site, index, app, err);
+	if (rc == TW_OK) {
+		rc = tw_feedhandler_start(fh, err);
 	}
-	rc = tw_feedhandler_start(fh, err);
-	if (rc != TW_OK) {
-		tw_feedhandler_close(fh);
-		return rc;
-	}
-	(void)tw_app_run(app, tw_feedhandler_tick, fh);
-	int status = tw_feedhandler_join(fh);
-	if (opt->summary != NULL) {
-		rc = write_summary(fh, opt->summary, err);
+	if (rc == TW_OK) {
+		(void)tw_app_run(app, tw_feedhandler_tick, fh);
+		status = tw_feedhandler_join(fh);
+		tw_feedhandler_summary(fh, out);
 	}
 	tw_feedhandler_close(fh);
+	int closed = tw_summary_close(out, opt->summary, rc == TW_OK ? err : NULL);
+	if (rc == TW_OK) {
+		rc = closed;
+	}
 	return rc != TW_OK ? rc : status;
 }
 
 int main(int argc, char **argv)
 {
-	struct options opt;
-	int status = parse_options(&opt, argc, argv);
+	struct tw_options opt;
+	int status = tw_options_parse(&opt, argc, argv, PROGRAM, usage);
 	if (status >= 0) {
 		return status;
 	}

@@ -1,11 +1,10 @@
 /* tw-publisher: sends channels from their buses to every line. */
-#include <getopt.h>
 #include <stdio.h>
-#include <string.h>
 #include <sysexits.h>
 
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/options.h"
 #include "publisher/publisher.h"
 
 #define PROGRAM "tw-publisher"
@@ -27,59 +26,9 @@ static const char help[] =
 	"exit status: 0 done, 64 usage, 69 busy, 70 internal, 71 system call failed,\n"
 	"77 not permitted, 78 configuration\n";
 
-struct options {
-	const char *config, *as, *summary;
-	bool check;
-};
-
-/* Exit status to leave with, or -1 to go on. */
-static int parse_options(struct options *opt, int argc, char **argv)
+static void print_help(FILE *out)
 {
-	enum { AS = 256, CHECK, SUMMARY, HELP, VERSION };
-	static const struct option longs[] = {
-		{ "config", required_argument, NULL, 'c' },
-		{ "as", required_argument, NULL, AS },
-		{ "check", no_argument, NULL, CHECK },
-		{ "summary", required_argument, NULL, SUMMARY },
-		{ "help", no_argument, NULL, HELP },
-		{ "version", no_argument, NULL, VERSION },
-		{ NULL, 0, NULL, 0 },
-	};
-	*opt = (struct options){ 0 };
-	int c;
-	while ((c = getopt_long(argc, argv, "c:", longs, NULL)) != -1) {
-		switch (c) {
-		case 'c':
-			opt->config = optarg;
-			break;
-		case AS:
-			opt->as = optarg;
-			break;
-		case CHECK:
-			opt->check = true;
-			break;
-		case SUMMARY:
-			opt->summary = optarg;
-			break;
-		case HELP:
-			(void)fputs(help, stdout);
-			return EX_OK;
-		case VERSION:
-			(void)puts(PROGRAM " " TW_VERSION);
-			return EX_OK;
-		default:
-			return EX_USAGE;
-		}
-	}
-	if (optind != argc) {
-		(void)fprintf(stderr, PROGRAM ": unexpected argument '%s'\n", argv[optind]);
-		return EX_USAGE;
-	}
-	if (opt->config == NULL) {
-		(void)fputs(PROGRAM ": -c SITE.yaml is missing (--help)\n", stderr);
-		return EX_USAGE;
-	}
-	return -1;
+	(void)fputs(help, out);
 }
 
 static void log_line(const char *text)
@@ -90,25 +39,6 @@ static void log_line(const char *text)
 static void print_line(const char *text)
 {
 	(void)puts(text);
-}
-
-/* Opened before the run, so that a path that cannot be written is an error at the start. */
-static int open_summary(const char *path, FILE **out, struct tw_error *err)
-{
-	*out = stdout;
-	if (path != NULL && strcmp(path, "-") != 0) {
-		*out = fopen(path, "we");
-	}
-	return *out != NULL ? TW_OK : tw_fail_sys(err, TW_ESYS, "%s: fopen", path);
-}
-
-static int close_summary(FILE *out, const char *path, struct tw_error *err)
-{
-	bool failed = ferror(out) != 0;
-	failed |= (out == stdout ? fflush(out) : fclose(out)) != 0;
-	return failed ? tw_fail_sys(err, TW_ESYS, "%s: write",
-				    out == stdout ? "standard output" : path)
-		      : TW_OK;
 }
 
 static void log_ready(const struct tw_publisher *pub)
@@ -124,11 +54,11 @@ static void log_ready(const struct tw_publisher *pub)
 	       pub->conf->channel_count == 1 ? "" : "s", list, len >= 100 ? ", ..." : "");
 }
 
-static int run(struct tw_app *app, struct tw_publisher *pub, const struct options *opt,
+static int run(struct tw_app *app, struct tw_publisher *pub, const struct tw_options *opt,
 	       struct tw_error *err)
 {
 	FILE *out;
-	int rc = open_summary(opt->summary, &out, err);
+	int rc = tw_summary_open(&out, opt->summary, err);
 	if (rc != TW_OK) {
 		return rc;
 	}
@@ -139,11 +69,11 @@ static int run(struct tw_app *app, struct tw_publisher *pub, const struct option
 		rc = tw_publisher_join(pub, err);
 		tw_publisher_summary(pub, out);
 	}
-	int closed = close_summary(out, opt->summary, rc == TW_OK ? err : NULL);
+	int closed = tw_summary_close(out, opt->summary, rc == TW_OK ? err : NULL);
 	return rc != TW_OK ? rc : closed;
 }
 
-static int with_site(struct tw_app *app, struct tw_site *site, const struct options *opt,
+static int with_site(struct tw_app *app, struct tw_site *site, const struct tw_options *opt,
 		     struct tw_error *err)
 {
 	char why[128];
@@ -168,8 +98,8 @@ static int with_site(struct tw_app *app, struct tw_site *site, const struct opti
 
 int main(int argc, char **argv)
 {
-	struct options opt;
-	int status = parse_options(&opt, argc, argv);
+	struct tw_options opt;
+	int status = tw_options_parse(&opt, argc, argv, PROGRAM, print_help);
 	if (status >= 0) {
 		return status;
 	}

@@ -440,8 +440,9 @@ static int write_summary(const struct program *program)
 {
 	const char *path = program->options.summary;
 
-	if (path == NULL) {
-		FILE *file = program->options.format == TW_SUBSCRIBE_NONE ? stdout : stderr;
+	if (path == NULL || strcmp(path, "-") == 0) {
+		bool quiet = program->options.format == TW_SUBSCRIBE_NONE;
+		FILE *file = path != NULL || quiet ? stdout : stderr;
 		put_summary(program, file);
 		return fflush(file) == 0 || errno == EPIPE ? 0 : tw_exit_status(TW_ESYS);
 	}

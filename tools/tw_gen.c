@@ -182,7 +182,7 @@ static int parse_options(int argc, char **argv, struct tw_gen_conf *conf, const 
 		return tw_fail(err, TW_EARG, "%s: not an option", argv[optind]);
 	}
 	if (conf->protocol == NULL || conf->output == NULL) {
-		return tw_fail(err, TW_EARG, "%s: missing",
+		return tw_fail(err, TW_EARG, "%s: missing; see tw-gen --help",
 			       conf->protocol == NULL ? "--protocol" : "--output");
 	}
 	if (*summary != NULL && strcmp(*summary, "-") == 0 && strcmp(conf->output, "-") == 0) {
