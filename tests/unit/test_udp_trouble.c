@@ -257,6 +257,29 @@ Test(udp_trouble, damaged_and_foreign_frames_are_counted, .timeout = 30)
 	tw_rx_close(rx);
 }
 
+/* 0 from a poll says that the queue is empty: bad frames in front of a good one must not say so. */
+Test(udp_trouble, one_poll_reads_past_bad_frames, .timeout = 30)
+{
+	const struct tw_fabric_conf conf = udp_bed_conf();
+	const uint32_t group = udp_bed_group();
+	struct tw_rx *rx = udp_bed_open_rx_one(&conf, group);
+	struct raw raw;
+	open_raw(&raw, group, IP_PMTUDISC_DO);
+	static uint8_t frame[2048];
+	const uint32_t len_bytes = 96;
+	for (uint32_t i = 0; i < 40; i++) { /* more than one recvmmsg takes */
+		const uint32_t frame_bytes = build(&raw, frame, len_bytes, i);
+		frame[TW_ROCE_HDR_BYTES + i] ^= 0x41;
+		send_raw(&raw, frame, frame_bytes);
+	}
+	send_raw(&raw, frame, build(&raw, frame, len_bytes, 0));
+	struct tw_rx_dgram out;
+	cr_assert_eq(tw_rx_poll(rx, 0, &out, 1), 1);
+	udp_bed_check(&out, len_bytes, 0, UDP_BED_LINE_A);
+	close(raw.fd);
+	tw_rx_close(rx);
+}
+
 /* An ICRC that counts with DF clear is not explained by an identification. */
 Test(udp_trouble, frames_without_df_are_refused, .timeout = 30)
 {

@@ -27,7 +27,8 @@
 #include "fabric/udp/roce.h"
 #include "fabric/udp/udp.h"
 
-#define RX_MSGS 16u /* per recvmmsg: 1 MiB of buffers an endpoint */
+#define RX_MSGS      16u /* per recvmmsg: 1 MiB of buffers an endpoint */
+#define RX_CALLS_MAX 64u /* recvmmsg in a row that bring nothing but bad frames */
 /* Frames begin so that the datagrams behind their headers are cache-line aligned. */
 #define RX_LEAD_BYTES (TW_CACHE_LINE_BYTES - TW_ROCE_HDR_BYTES)
 #define RX_DATA_BYTES 65535u /* no UDP payload is longer, GRO or not */
@@ -159,16 +160,20 @@ static int udp_rx_poll(struct tw_rx *base, uint32_t endpoint, struct tw_rx_dgram
 	struct udp_rx *rx = (struct udp_rx *)base;
 	TW_ASSERT(endpoint < base->endpoints);
 	struct udp_rx_endpoint *ep = &rx->endpoint[endpoint];
-	if (ep->at == ep->got) {
-		const int got = receive(ep, rx->fds[endpoint].fd);
-		if (got <= 0) {
-			return got;
-		}
-	}
 	unsigned int n = 0;
 	max = max > TW_RX_BATCH ? TW_RX_BATCH : max;
-	while (n < max && ep->at < ep->got) {
-		n += take_frames(rx, ep, out + n, max - n);
+	/* 0 means to the caller that the queue is empty: frames that are no good are read past, but
+	 * not for ever. */
+	for (unsigned int calls = 0; n == 0 && calls < RX_CALLS_MAX; calls++) {
+		if (ep->at == ep->got) {
+			const int got = receive(ep, rx->fds[endpoint].fd);
+			if (got <= 0) {
+				return got;
+			}
+		}
+		while (n < max && ep->at < ep->got) {
+			n += take_frames(rx, ep, out + n, max - n);
+		}
 	}
 	return (int)n;
 }
