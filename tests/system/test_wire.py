@@ -147,6 +147,9 @@ class Wire(unittest.TestCase):
             if p.returncode != 0:
                 self.skipTest(f"no network namespaces here: {p.stdout.strip()}")
             self.addCleanup(run, "ip", "netns", "del", ns)
+            p = run("ip", "netns", "exec", ns, "true")
+            if p.returncode != 0:
+                self.skipTest(f"no network namespaces here: {p.stdout.strip()}")
         self.dir = tempfile.mkdtemp(prefix="tw-wire-")
         self.addCleanup(shutil.rmtree, self.dir)
         self.wire(0)
