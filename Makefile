@@ -147,7 +147,7 @@ lint: ## lint-quick, clang-tidy and cppcheck
 	@tools/setup.sh build lint
 	@$(MAKE) --no-print-directory lint-quick
 	@printf '%s\n' $(filter %.c,$(C_FILES)) | xargs -P 2 -n 8 sh -c 'clang-tidy --quiet --warnings-as-errors="*" "$$@" -- \
-		$(CPPFLAGS) $(PKG_CFLAGS) -std=gnu17 2>/dev/null || { echo "clang-tidy: in one of: $$@"; exit 255; }' tidy
+		$(CPPFLAGS) $(PKG_CFLAGS) -std=gnu17 2>/dev/null || { echo "clang-tidy: in one of: $$@"; exit 1; }' tidy
 	@cppcheck --quiet --std=c11 --error-exitcode=1 --inline-suppr --enable=warning,portability \
 		--suppress=missingIncludeSystem --suppress=unusedStructMember -Iinclude -Icore -I. -D__BYTE_ORDER__=1234 \
 		-D__ORDER_LITTLE_ENDIAN__=1234 -D__x86_64__ $(filter-out tests/%,$(filter %.c,$(C_FILES)))

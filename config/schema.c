@@ -321,6 +321,7 @@ static bool never(const char *text)
 static int bind_files(struct bind *b, const struct tw_key *key, const struct tw_node *node,
 		      void *base)
 {
+	TW_ASSERT(node != NULL); /* required: missing ones were refused before */
 	bool scalar = node->type == TW_NODE_SCALAR;
 	const struct tw_node one = { .text = node->text, .line = node->line };
 	const struct tw_node *first = scalar ? &one : node->first;

@@ -106,7 +106,7 @@ static int check_owner(const struct tw_stats *s, struct tw_error *err)
 				       : tw_fail_sys(err, errno == ELOOP ? TW_EPERM : TW_ESYS,
 						     "counters %s: open", s->file_name);
 	}
-	struct tw_counters_header h;
+	struct tw_counters_header h = { 0 };
 	ssize_t n = pread(fd, &h, sizeof(h), 0);
 	close(fd);
 	if (n != (ssize_t)sizeof(h) || memcmp(h.magic, TW_COUNTERS_MAGIC, sizeof(h.magic)) != 0 ||
@@ -414,7 +414,7 @@ int tw_stats_seal(struct tw_stats *s, struct tw_error *err)
 	if (s->base != NULL) {
 		return tw_fail(err, TW_ESTATE, "counters %s: already sealed", s->file_name);
 	}
-	struct tw_counters_header h;
+	struct tw_counters_header h = { 0 };
 	int rc = lay_out(s, &h, err);
 	if (rc < 0) {
 		return rc;

@@ -1,2 +1,3 @@
 BENCHES += tests/bench/bench_bus.c
 BENCHES += tests/bench/bench_udp.c
+BENCHES += tests/bench/bench_flow.c
