@@ -50,9 +50,8 @@ static int open_input(struct tw_input **input_p, const struct tw_site *site,
 
 static int open_counters(struct tw_feedhandler *fh, struct tw_error *err)
 {
-	char name[TW_NAME_BYTES + 16];
-	(void)snprintf(name, sizeof(name), "feedhandler-%s", fh->conf->name);
-	int rc = tw_stats_create(&fh->stats, fh->site->run_dir, name, fh->app->program, err);
+	int rc = tw_stats_create(&fh->stats, fh->site->run_dir, fh->conf->name, fh->app->program,
+				 err);
 	if (rc == TW_OK) {
 		rc = tw_stats_add(fh->stats, TW_SET_loop, "feedhandler", &fh->duty.counters, err);
 	}
@@ -60,8 +59,9 @@ static int open_counters(struct tw_feedhandler *fh, struct tw_error *err)
 		rc = tw_stats_add(fh->stats, TW_SET_fh, fh->conf->name, &fh->counters, err);
 	}
 	for (uint32_t i = 0; rc == TW_OK && i < fh->channel_count; i++) {
-		(void)snprintf(name, sizeof(name), "channel %u", fh->channels[i].conf->id);
-		rc = tw_stats_add(fh->stats, TW_SET_fh_channel, name, &fh->channels[i].counters,
+		char label[32];
+		(void)snprintf(label, sizeof(label), "channel %u", fh->channels[i].conf->id);
+		rc = tw_stats_add(fh->stats, TW_SET_fh_channel, label, &fh->channels[i].counters,
 				  err);
 	}
 	if (rc == TW_OK) {
