@@ -247,7 +247,7 @@ static bool uses_tsc(void)
 
 bool tw_clock_refit(int64_t *step_ns)
 {
-	int64_t ignored;
+	int64_t ignored = 0;
 	int64_t *step_p = step_ns != NULL ? step_ns : &ignored;
 	*step_p = 0;
 	tw_clock_init();

@@ -30,7 +30,7 @@ struct tw_clock_cell {
 static inline void tw_clock_cell_publish(struct tw_clock_cell *cell,
 					 const struct tw_clock_curve *curve)
 {
-	uint64_t words[TW_CLOCK_CURVE_WORDS];
+	uint64_t words[TW_CLOCK_CURVE_WORDS] = { 0 };
 	memcpy(words, curve, sizeof(words));
 	/* only the writer changes it */
 	uint64_t next = atomic_load_explicit(&cell->generation, memory_order_relaxed) + 1;
@@ -55,7 +55,7 @@ static inline uint64_t tw_clock_cell_read(const struct tw_clock_cell *cell,
 		return 0;
 	}
 	const _Atomic uint64_t *copy = cell->copies[generation % 2].words;
-	uint64_t words[TW_CLOCK_CURVE_WORDS];
+	uint64_t words[TW_CLOCK_CURVE_WORDS] = { 0 };
 	for (size_t i = 0; i < TW_CLOCK_CURVE_WORDS; i++) {
 		words[i] = atomic_load_explicit(&copy[i], memory_order_relaxed);
 	}
