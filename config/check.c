@@ -210,6 +210,68 @@ static int check_feedhandlers(const struct check *c)
 	return TW_OK;
 }
 
+/* What would be taken for granted, and has no effect on the input that there is; numbers with defaults stand in
+ * every sample. */
+static int check_input_keys(const struct check *c, uint32_t i)
+{
+	const struct tw_site_feedhandler *f = &c->site->feedhandlers[i];
+	const struct {
+		const char *name;
+		const void *member;
+		bool given, of_files;
+	} keys[] = {
+		{ "restamp", &f->restamp, f->restamp, true },
+		{ "interfaces.a", f->interfaces[0], f->interfaces[0][0] != '\0', false },
+		{ "interfaces.b", f->interfaces[1], f->interfaces[1][0] != '\0', false },
+		{ "rerequest", f->rerequest, f->rerequest_count > 0, false },
+	};
+	char key[64];
+	for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++) {
+		if (keys[k].given && keys[k].of_files != (f->files != NULL)) {
+			(void)snprintf(key, sizeof(key), "feedhandlers[%u].input.%s", i,
+				       keys[k].name);
+			return fail(c, keys[k].member, NULL, key,
+				    "found with %s, allowed with 'input.%s' alone",
+				    f->files != NULL ? "files" : "multicast",
+				    keys[k].of_files ? "files" : "multicast");
+		}
+	}
+	return TW_OK;
+}
+
+static int check_inputs(const struct check *c)
+{
+	char key[64];
+	for (uint32_t i = 0; i < c->site->feedhandler_count; i++) {
+		const struct tw_site_feedhandler *f = &c->site->feedhandlers[i];
+		bool live = f->multicast[0] != 0;
+		(void)snprintf(key, sizeof(key), "feedhandlers[%u].input", i);
+		if (live && f->files != NULL) {
+			return fail(c, &f->multicast[0], &f->files, key,
+				    "found files and multicast, allowed one of them");
+		}
+		if (f->multicast[1] != 0 && !live) {
+			return fail(c, &f->multicast[1], NULL, key,
+				    "found multicast.b alone, allowed multicast.a, or both");
+		}
+		if (!live && f->files == NULL) {
+			return fail(c, f->name, NULL, key,
+				    "found nothing, required is files or multicast");
+		}
+		if (live && f->multicast[0] == f->multicast[1] &&
+		    strcmp(f->interfaces[0], f->interfaces[1]) == 0) {
+			return fail(c, &f->multicast[1], NULL, key,
+				    "found one group and port for both lines, allowed with two "
+				    "interfaces that are given here");
+		}
+		int rc = check_input_keys(c, i);
+		if (rc < 0) {
+			return rc;
+		}
+	}
+	return TW_OK;
+}
+
 /* The bus between them is shared memory. */
 static int check_same_host(const struct check *c, uint32_t publisher, uint32_t k)
 {
@@ -289,6 +351,54 @@ static int check_publisher_times(const struct check *c)
 				    (unsigned long long)p[i].history_bytes >> 20,
 				    HISTORY_MAX_BYTES >> 20);
 		}
+	}
+	return TW_OK;
+}
+
+/* A service that cannot open its port would keep its publisher from starting. */
+static int check_repair(const struct check *c)
+{
+	const struct tw_site_publisher *p = c->site->publishers;
+	const struct tw_site_subscriber *s = &c->site->subscriber;
+	char key[64];
+	for (uint32_t i = 0; i < c->site->publisher_count; i++) {
+		for (uint32_t j = 0; j < i; j++) {
+			if (p[i].repairs && p[j].repairs && p[i].host == p[j].host &&
+			    p[i].repair_port == p[j].repair_port) {
+				(void)snprintf(key, sizeof(key), "publishers[%u].repair_port", i);
+				return fail(c, &p[i].repair_port, p[i].name, key,
+					    "found %u, which publishers[%u] on the same host has, "
+					    "allowed a port of its own",
+					    p[i].repair_port, j);
+			}
+		}
+	}
+	for (uint32_t i = 0; i < s->repair_count; i++) {
+		const struct tw_site_publisher *named = &p[s->repair[i]];
+		if (named->repair_port == 0) {
+			(void)snprintf(key, sizeof(key), "subscriber.repair[%u]", i);
+			return fail(c, s->repair, NULL, key,
+				    "found '%s', whose repair_port is 0, allowed publishers with a "
+				    "repair service",
+				    named->name);
+		}
+	}
+	for (uint32_t i = 0; i < c->site->publisher_count; i++) {
+		/* the loss of a datagram may show only with a heartbeat, and is asked for after that */
+		uint32_t least_ms = 4u * p[i].heartbeat_ms + s->give_up_ms;
+		if (p[i].repairs && p[i].history_ms < least_ms) {
+			(void)snprintf(key, sizeof(key), "publishers[%u].history_ms", i);
+			return fail(c, &p[i].history_ms, &s->give_up_ms, key,
+				    "found %u, allowed at least four times heartbeat_ms and "
+				    "subscriber.give_up_ms together, %u: what is asked for must "
+				    "still be there",
+				    p[i].history_ms, least_ms);
+		}
+	}
+	if (s->retry_min_ms > s->retry_max_ms) {
+		return fail(c, &s->retry_min_ms, &s->retry_max_ms, "subscriber.retry_min_ms",
+			    "found %u, allowed at most retry_max_ms, which is %u", s->retry_min_ms,
+			    s->retry_max_ms);
 	}
 	return TW_OK;
 }
@@ -444,6 +554,10 @@ static void derive(struct tw_site *site)
 		bytes = bytes > least ? bytes : least;
 		p->history_bytes = (bytes + HISTORY_UNIT - 1u) / HISTORY_UNIT * HISTORY_UNIT;
 	}
+	for (uint32_t i = 0; i < site->subscriber.repair_count; i++) {
+		struct tw_site_publisher *p = &site->publishers[site->subscriber.repair[i]];
+		p->repairs = p->repair_port != 0;
+	}
 }
 
 int tw_site_check(struct tw_site *site, struct tw_error *err)
@@ -451,7 +565,7 @@ int tw_site_check(struct tw_site *site, struct tw_error *err)
 	static int (*const checks[])(const struct check *) = {
 		check_fabric, check_venues,       check_channels,           check_host_lines,
 		check_names,  check_feedhandlers, check_publisher_channels, check_publisher_times,
-		check_cpus,   check_production,
+		check_repair, check_cpus,         check_production,         check_inputs,
 	};
 	const struct check c = { .site = site, .err = err };
 	int rc = TW_OK;

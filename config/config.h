@@ -17,15 +17,16 @@
 #include "protocol/arb.h"
 #include "tidewire/error.h"
 
-#define TW_NAME_BYTES       64
-#define TW_FILE_BYTES       512
-#define TW_MAX_HOSTS        256u
-#define TW_MAX_CHANNELS     256u
-#define TW_MAX_VENUES       256u
-#define TW_MAX_FEEDHANDLERS 64u
-#define TW_MAX_PUBLISHERS   64u
-#define TW_MAX_SYMBOLS      4096u
-#define TW_MAX_FILES        256u
+#define TW_NAME_BYTES            64
+#define TW_FILE_BYTES            512
+#define TW_MAX_HOSTS             256u
+#define TW_MAX_CHANNELS          256u
+#define TW_MAX_VENUES            256u
+#define TW_MAX_FEEDHANDLERS      64u
+#define TW_MAX_PUBLISHERS        64u
+#define TW_MAX_SYMBOLS           4096u
+#define TW_MAX_FILES             256u
+#define TW_MAX_REREQUEST_SERVERS 8u
 
 enum tw_transport { TW_TRANSPORT_AUTO = 0, TW_TRANSPORT_VERBS, TW_TRANSPORT_UDP, TW_TRANSPORT_SHM };
 enum tw_depth { TW_DEPTH_QUOTES = 0, TW_DEPTH_LEVELS, TW_DEPTH_ORDERS };
@@ -68,6 +69,16 @@ struct tw_site_channel {
 	char **symbols;                /* NULL-terminated, sorted; {"*"} is all */
 };
 
+/* "ADDRESS:PORT" as one number, 0: none. */
+static inline uint32_t tw_endpoint_address(uint64_t endpoint) /* host order */
+{
+	return (uint32_t)(endpoint >> 16);
+}
+static inline uint16_t tw_endpoint_port(uint64_t endpoint)
+{
+	return (uint16_t)endpoint;
+}
+
 struct tw_site_feedhandler {
 	char name[TW_NAME_BYTES];
 	uint32_t host; /* index into hosts */
@@ -75,11 +86,20 @@ struct tw_site_feedhandler {
 	char protocol[32]; /* row of the feedhandler's table, checked there: "tops16" */
 	char session[32];  /* "iextp"; empty: the protocol's usual one */
 	char **files; /* input.files, NULL-terminated, one after the other; joined to the site file's
-	               * folder where relative */
-	bool restamp;       /* input.restamp: the recording happens now */
-	uint32_t speed_pct; /* input.speed_pct: 100 as captured, 0 as fast as it goes */
-	uint32_t rate_msgs; /* input.rate: at most so many messages a second, 0: no limit */
+	               * folder where relative; NULL: input.multicast */
+	/* input.multicast of each line, see tw_endpoint_address(); 0: no such line */
+	uint64_t multicast[TW_MAX_LINES];
+	char interfaces[TW_MAX_LINES][16]; /* input.interfaces: names or addresses; may be empty */
+	uint32_t gap_wait_us;              /* input.wait_us */
+	uint32_t store_packets;            /* input.store_packets */
+	uint64_t rerequest[TW_MAX_REREQUEST_SERVERS]; /* input.rerequest */
+	uint32_t rerequest_count, rerequest_ms, rerequest_attempts;
+	uint32_t trading_date; /* input.trading_date, YYYYMMDD; 0: from the recording */
+	bool restamp;          /* input.restamp: the recording happens now */
+	uint32_t speed_pct;    /* input.speed_pct: 100 as captured, 0 as fast as it goes */
+	uint32_t rate_msgs;    /* input.rate: at most so many messages a second, 0: no limit */
 	char directory[TW_FILE_BYTES]; /* symbol-sorted directory file, may be empty */
+	uint32_t max_orders;           /* live at once */
 	uint32_t bus_kbytes;
 	uint32_t wait_publisher_ms; /* a file input waits so long for its publisher; 0: for ever */
 	uint32_t channels[16];      /* indices into channels */
@@ -94,7 +114,10 @@ struct tw_site_publisher {
 	uint32_t history_ms, peak_mbps;
 	uint64_t history_bytes; /* derived: log of one channel, without control line */
 	uint32_t heartbeat_min_us, heartbeat_ms;
-	uint32_t repair_port;
+	uint32_t repair_port;            /* 0: no repair service */
+	uint32_t max_mbps, burst_kbytes; /* of a channel on a line; 0: no limit */
+	uint32_t repair_clients, repair_max_mbps, repair_client_max_mbps;
+	bool repairs; /* derived: subscriber.repair names it, and there is a port */
 };
 
 struct tw_site_subscriber {
@@ -105,6 +128,7 @@ struct tw_site_subscriber {
 	uint32_t session_takeover_ms;
 	uint32_t repair[16]; /* indices into publishers */
 	uint32_t repair_count;
+	uint32_t give_up_ms, retry_min_ms, retry_max_ms, max_mbps, attempts, read_kbytes;
 };
 
 struct tw_site_origins; /* which line each value came from, for `show` and errors */

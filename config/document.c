@@ -46,8 +46,12 @@ static bool in_comment(const struct tw_key *key)
 	if (strcmp(key->path, "channels[].levels") == 0) {
 		return true; /* refused with depth quotes */
 	}
+	if (key->kind == TW_KEY_FILES) {
+		return false; /* the input of the sample */
+	}
 	/* a second line is optional and usual */
-	bool second_line = key->kind == TW_KEY_GROUP || key->kind == TW_KEY_INTERFACE;
+	bool second_line = key->kind == TW_KEY_GROUP ||
+			   (key->kind == TW_KEY_INTERFACE && strncmp(key->path, "hosts", 5) == 0);
 	return key->def != NULL && key->def[0] == '\0' && key->example[0] != '\0' &&
 	       key->kind != TW_KEY_PUBLISHERS && !second_line;
 }

@@ -69,15 +69,17 @@
 	SET("fabric.qos.live.ecn", BOOL, tw_site, fabric.live.ecn, "false", "",                    \
 	    "Must be false: multicast is sent Not-ECT, because nobody answers a mark on it.")      \
 	SECTION("fabric.qos.repair",                                                               \
-		"Repair. The whole section takes effect with a later version, which repairs.")     \
+		"Repair. Over TCP the sockets of both ends have the ToS byte and the priority.")   \
 	NUM("fabric.qos.repair.dscp", UINT, tw_site, fabric.repair.dscp, "26", "", 0, 63,          \
 	    "DSCP of repair; with ECN the ToS byte is 106.")                                       \
 	NUM("fabric.qos.repair.priority", UINT, tw_site, fabric.repair.priority, "3", "", 0, 7,    \
 	    "Priority that switches and NICs map the DSCP to.")                                    \
 	SET("fabric.qos.repair.pfc", BOOL, tw_site, fabric.repair.pfc, "true", "",                 \
-	    "Priority flow control on that priority.")                                             \
+	    "Priority flow control on that priority. Takes effect with a later version (RoCE "     \
+	    "set-up plans).")                                                                      \
 	SET("fabric.qos.repair.ecn", BOOL, tw_site, fabric.repair.ecn, "true", "",                 \
-	    "ECN marking for that class.")
+	    "ECN marking for that class. Takes effect with a later version (RoCE set-up plans); "  \
+	    "for TCP the kernel's own setting counts.")
 
 #define TW_CONFIG_HOSTS(SECTION, ELEMENTS, KEY, NUM, SET, REFS)                                    \
 	ELEMENTS("hosts", MAP, tw_site, hosts, host_count, 1, TW_MAX_HOSTS,                        \
@@ -98,7 +100,7 @@
 	NUM("hosts.<name>.cpus.publisher", CPU, tw_site_host, cpu_publisher, "", "2", 0, 1023,     \
 	    "CPU of the publisher.")                                                               \
 	NUM("hosts.<name>.cpus.repair", CPU, tw_site_host, cpu_repair, "", "3", 0, 1023,           \
-	    "CPU of the repair service. Takes effect with a later version, which repairs.")        \
+	    "CPU of a publisher's repair service; left out, it yields to hot threads.")            \
 	NUM("hosts.<name>.cpus.feedhandler", CPU, tw_site_host, cpu_feedhandler, "", "4", 0, 1023, \
 	    "CPU of the feedhandler.")                                                             \
 	NUM("hosts.<name>.cpus.subscriber", CPU, tw_site_host, cpu_subscriber, "", "5", 0, 1023,   \
@@ -147,22 +149,68 @@
 	KEY("feedhandlers[].session", NAME, tw_site_feedhandler, session, "", "iextp",             \
 	    "Session layer under the messages; left out, the protocol's usual one.")               \
 	SECTION("feedhandlers[].input", "Where the feed comes from.")                              \
-	KEY("feedhandlers[].input.files", FILES, tw_site_feedhandler, files, TW_CONFIG_REQUIRED,   \
+	KEY("feedhandlers[].input.files", FILES, tw_site_feedhandler, files, "",                   \
 	    "[/var/lib/tidewire/tops16.pcap.gz]",                                                  \
-	    "Captures to play, one after the other as one stream. A relative path begins at the "  \
-	    "folder of the site file.")                                                            \
+	    "Recordings to play, one after the other as one stream: captures, or Nasdaq "          \
+	    "BinaryFILEs. A relative path begins at the folder of the site file. Either this or "  \
+	    "`multicast` is required.")                                                            \
+	SECTION("feedhandlers[].input.multicast",                                                  \
+		"The venue's own multicast, live, instead of files: one line or two that carry "   \
+		"the same messages. No process waits for another then: what a publisher is too "   \
+		"slow for is a hole in its channel.")                                              \
+	KEY("feedhandlers[].input.multicast.a", FEED_GROUP, tw_site_feedhandler, multicast[0], "", \
+	    "233.54.12.111:26477", "The venue's line A.")                                          \
+	KEY("feedhandlers[].input.multicast.b", FEED_GROUP, tw_site_feedhandler, multicast[1], "", \
+	    "233.86.230.111:26477", "The venue's line B.")                                         \
+	SECTION("feedhandlers[].input.interfaces",                                                 \
+		"Where the groups of `multicast` are joined, by name or IPv4 address of an "       \
+		"interface; left out, on the host's own lines. It need not be up at the start.")   \
+	KEY("feedhandlers[].input.interfaces.a", INTERFACE, tw_site_feedhandler, interfaces[0],    \
+	    "", "eth4", "Interface of the venue's line A.")                                        \
+	KEY("feedhandlers[].input.interfaces.b", INTERFACE, tw_site_feedhandler, interfaces[1],    \
+	    "", "eth5",                                                                            \
+	    "Interface of the venue's line B; left out, that of the host's line b, "               \
+	    "else of its line a.")                                                                 \
+	NUM("feedhandlers[].input.wait_us", UINT, tw_site_feedhandler, gap_wait_us, "1000", "", 0, \
+	    10000000,                                                                              \
+	    "With `multicast`: how long a gap in the venue's sequence waits for the other line "   \
+	    "or a late packet before it is asked for again or given up.")                          \
+	NUM("feedhandlers[].input.store_packets", UINT, tw_site_feedhandler, store_packets,        \
+	    "4096", "", 16, 65536,                                                                 \
+	    "With `multicast`: packets that can be held back behind a gap; a full store gives "    \
+	    "the "                                                                                 \
+	    "gap up. Memory: 9 KB for each.")                                                      \
+	REFS("feedhandlers[].input.rerequest", ENDPOINTS, tw_site_feedhandler, rerequest,          \
+	     rerequest_count, "", "[\"10.0.0.9:17000\"]",                                          \
+	     "With `multicast`, for sessions that have it (MoldUDP64): servers to ask by UDP for " \
+	     "what no line has brought, in turn.")                                                 \
+	NUM("feedhandlers[].input.rerequest_ms", UINT, tw_site_feedhandler, rerequest_ms, "20",    \
+	    "", 1, 60000, "How long such a server has to answer before the next one is asked.")    \
+	NUM("feedhandlers[].input.rerequest_attempts", UINT, tw_site_feedhandler,                  \
+	    rerequest_attempts, "4", "", 1, 255,                                                   \
+	    "How often in a row without an answer a gap is asked for, all servers together, "      \
+	    "before it is given up.")                                                              \
+	NUM("feedhandlers[].input.trading_date", UINT, tw_site_feedhandler, trading_date, "0", "", \
+	    0, 22611231,                                                                           \
+	    "Trading date as YYYYMMDD, for protocols whose times count from midnight. 0: the "     \
+	    "date in the name of a BinaryFILE, or the day that a packet was received on.")         \
 	SET("feedhandlers[].input.restamp", BOOL, tw_site_feedhandler, restamp, "false", "",       \
 	    "Whether the recording happens now: every time in it is moved by one amount, so that " \
 	    "its first packet is received when it is read. Latencies of a replay then mean "       \
 	    "something, with `speed_pct: 100`; the exchange's own times are changed.")             \
 	NUM("feedhandlers[].input.speed_pct", UINT, tw_site_feedhandler, speed_pct, "100", "", 0,  \
-	    1000000, "Speed: 100 as captured, 200 twice as fast, 0 as fast as it goes.")           \
+	    1000000,                                                                               \
+	    "Speed of `files`: 100 as captured, 200 twice as fast, 0 as fast as it goes.")         \
 	NUM("feedhandlers[].input.rate", UINT, tw_site_feedhandler, rate_msgs, "0", "", 0,         \
-	    100000000, "At most so many messages a second; 0: no limit.")                          \
+	    100000000, "At most so many messages a second, of `files`; 0: no limit.")              \
 	KEY("feedhandlers[].directory", FILE, tw_site_feedhandler, directory, "",                  \
 	    "/etc/tidewire/iex.symbols",                                                           \
 	    "Directory file, sorted by symbol, that numbers the instruments; left out, the "       \
 	    "venue's own numbers or a hash of the symbol. Relative as `input.files`.")             \
+	NUM("feedhandlers[].max_orders", UINT, tw_site_feedhandler, max_orders, "3145728", "", 1,  \
+	    268435456,                                                                             \
+	    "Live orders that a protocol with orders can follow at once; what comes on top is "    \
+	    "counted and not sent. Memory: 43 to 85 bytes for each.")                              \
 	NUM("feedhandlers[].bus_kbytes", POW2, tw_site_feedhandler, bus_kbytes, "16384", "", 64,   \
 	    4194304,                                                                               \
 	    "Shared memory of each of its channels between feedhandler and publisher: how far "    \
@@ -196,18 +244,50 @@
 	NUM("publishers[].heartbeat_ms", UINT, tw_site_publisher, heartbeat_ms, "100", "", 1,      \
 	    10000,                                                                                 \
 	    "Longest interval between heartbeats; a line silent for three of them is down.")       \
-	NUM("publishers[].repair_port", UINT, tw_site_publisher, repair_port, "4790", "", 1024,    \
+	NUM("publishers[].max_mbps", UINT, tw_site_publisher, max_mbps, "0", "", 0, 400000,        \
+	    "Most that a channel sends on a line, in megabits of datagrams a second: what comes "  \
+	    "faster waits on the bus; 0: no limit.")                                               \
+	NUM("publishers[].burst_kbytes", UINT, tw_site_publisher, burst_kbytes, "64", "", 4,       \
+	    1048576, "What may go out at once under `max_mbps` after a pause.")                    \
+	NUM("publishers[].repair_port", UINT, tw_site_publisher, repair_port, "4790", "", 0,       \
 	    65535,                                                                                 \
-	    "TCP port of the repair service. Takes effect with a later version, which repairs.")
+	    "TCP port of the repair service, on the host's address. It runs where "                \
+	    "`subscriber.repair` names this publisher; 0: it never does.")                         \
+	NUM("publishers[].repair_clients", UINT, tw_site_publisher, repair_clients, "64", "", 1,   \
+	    4096, "Subscribers that the repair service takes at a time; each has counters.")       \
+	NUM("publishers[].repair_max_mbps", UINT, tw_site_publisher, repair_max_mbps, "1000", "",  \
+	    0, 400000,                                                                             \
+	    "Most that the repair service sends to all subscribers together, in megabits a "       \
+	    "second; 0: no limit.")                                                                \
+	NUM("publishers[].repair_client_max_mbps", UINT, tw_site_publisher,                        \
+	    repair_client_max_mbps, "200", "", 0, 400000,                                          \
+	    "Most for one subscriber: beyond it reads wait, and who asks for more without a "      \
+	    "pause for half a minute loses its connection; 0: no limit.")
 
 #define TW_CONFIG_SUBSCRIBER(SECTION, ELEMENTS, KEY, NUM, SET, REFS)                               \
 	SECTION("subscriber", "All subscribers of the site.")                                      \
 	REFS("subscriber.repair", PUBLISHERS, tw_site, subscriber.repair, subscriber.repair_count, \
 	     "", "[pub1]",                                                                         \
-	     "Names of the publishers to ask for what is missing, in order. Takes effect with a "  \
-	     "later version, which repairs.")                                                      \
+	     "Names of the publishers to ask for what is missing, in order; their repair "         \
+	     "services then run. Empty: what no line brings is reported as LOST.")                 \
+	NUM("subscriber.give_up_ms", UINT, tw_site, subscriber.give_up_ms, "2000", "", 1, 600000,  \
+	    "A gap that is not repaired for so long, from when it was seen, is LOST; also how "    \
+	    "long a repair server may take for one reply.")                                        \
+	NUM("subscriber.retry_min_ms", UINT, tw_site, subscriber.retry_min_ms, "5", "", 1, 60000,  \
+	    "Shortest time after which a range is asked for again, and a repair server is "        \
+	    "connected to again; it doubles with each failure.")                                   \
+	NUM("subscriber.retry_max_ms", UINT, tw_site, subscriber.retry_max_ms, "500", "", 1,       \
+	    60000, "Longest such time; at least `retry_min_ms`.")                                  \
+	NUM("subscriber.max_mbps", UINT, tw_site, subscriber.max_mbps, "100", "", 0, 400000,       \
+	    "Most that a channel of a subscriber asks repair servers for, in megabits a second; "  \
+	    "0: no limit. A server has a limit of its own.")                                       \
+	NUM("subscriber.attempts", UINT, tw_site, subscriber.attempts, "5", "", 1, 255,            \
+	    "How often a range is asked for, all servers together, before it is LOST.")            \
+	NUM("subscriber.read_kbytes", UINT, tw_site, subscriber.read_kbytes, "64", "", 4, 64,      \
+	    "Largest single read.")                                                                \
 	NUM("subscriber.wait_us", UINT, tw_site, subscriber.wait_us, "1000", "", 0, 10000000,      \
-	    "How long a gap waits for the other line or a late datagram before it is given up.")   \
+	    "How long a gap waits for the other line or a late datagram before repair is asked "   \
+	    "for, or, without repair, before it is given up.")                                     \
 	SET("subscriber.start", ENUM, tw_site, subscriber.start, "session", "session|live",        \
 	    "Where a subscriber begins: at message 1 of the session, and reports as LOST what "    \
 	    "it came too late for; or with the first message that it hears.")                      \
@@ -258,16 +338,13 @@
 	TW_CONFIG_FAULT(__VA_ARGS__)
 
 /* Keys that the design knows and this version does not: PLANNED(path, what to do instead). */
-#define TW_CONFIG_PLANNED(PLANNED)                                                            \
-	PLANNED("hours", "leave it out, a capture is one day")                                \
-	PLANNED("publishers[].auth", "leave it out, there is no repair service to log in to") \
-	PLANNED("publishers[].role", "leave it out, every publisher sends")                   \
-	PLANNED("publishers[].max_mbps", "leave it out")                                      \
-	PLANNED("publishers[].burst_kbytes", "leave it out")                                  \
-	PLANNED("feedhandlers[].hours", "leave it out, a capture is one day")                 \
-	PLANNED("feedhandlers[].input.multicast", "use files")                                \
-	PLANNED("subscriber.mode", "leave it out, every subscriber is ordered")               \
-	PLANNED("subscriber.max_mbps", "leave it out")                                        \
-	PLANNED("repair", "leave it out, what is missing is reported as LOST")
+#define TW_CONFIG_PLANNED(PLANNED)                                              \
+	PLANNED("hours", "leave it out, a capture is one day")                  \
+	PLANNED("publishers[].auth",                                            \
+		"leave it out, a login to repair is judged by its environment") \
+	PLANNED("publishers[].role", "leave it out, every publisher sends")     \
+	PLANNED("feedhandlers[].hours", "leave it out, a capture is one day")   \
+	PLANNED("subscriber.mode", "leave it out, every subscriber is ordered") \
+	PLANNED("repair", "use subscriber.repair")
 
 #endif

@@ -321,7 +321,9 @@ static bool never(const char *text)
 static int bind_files(struct bind *b, const struct tw_key *key, const struct tw_node *node,
 		      void *base)
 {
-	TW_ASSERT(node != NULL); /* required: missing ones were refused before */
+	if (node == NULL) { /* there is another input, which tw_site_check() looks at */
+		return TW_OK;
+	}
 	bool scalar = node->type == TW_NODE_SCALAR;
 	const struct tw_node one = { .text = node->text, .line = node->line };
 	const struct tw_node *first = scalar ? &one : node->first;
@@ -449,6 +451,38 @@ static int bind_references(struct bind *b, const struct tw_key *key, const struc
 	return TW_OK;
 }
 
+static int bind_endpoints(struct bind *b, const struct tw_key *key, const struct tw_node *node,
+			  void *base)
+{
+	uint64_t *endpoints = (void *)((char *)base + key->offset_bytes);
+	uint32_t count = 0;
+	char quoted[TW_FOUND_BYTES];
+	char what[TW_WHY_BYTES];
+	if (node != NULL && node->count > key->size_bytes / sizeof(*endpoints)) {
+		return fail_type(b, key, node);
+	}
+	for (const struct tw_node *n = node != NULL ? node->first : NULL; n != NULL; n = n->next) {
+		if (n->type != TW_NODE_SCALAR ||
+		    !tw_value_endpoint(n->text, false, &endpoints[count])) {
+			size_t was = path_push(b, "[%u]", count);
+			int rc = fail_type(b, key, n);
+			path_pop(b, was);
+			return rc;
+		}
+		for (uint32_t i = 0; i < count; i++) {
+			if (endpoints[i] == endpoints[count]) {
+				(void)snprintf(what, sizeof(what),
+					       "found %s twice, allowed each of them once",
+					       tw_node_quote(quoted, n->text));
+				return fail(b, n->line, what);
+			}
+		}
+		count++;
+	}
+	memcpy((char *)base + key->count_offset_bytes, &count, sizeof(count));
+	return TW_OK;
+}
+
 static int bind_leaf(struct bind *b, const struct tw_key *key, const struct tw_node *node,
 		     uint32_t line, void *base)
 {
@@ -477,6 +511,8 @@ static int bind_leaf(struct bind *b, const struct tw_key *key, const struct tw_n
 	case TW_KEY_CHANNELS:
 	case TW_KEY_PUBLISHERS:
 		return bind_references(b, key, node, base);
+	case TW_KEY_ENDPOINTS:
+		return bind_endpoints(b, key, node, base);
 	default:
 		break;
 	}

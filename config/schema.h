@@ -30,10 +30,12 @@ enum tw_key_kind {
 	TW_KEY_RUN_DIR,
 	TW_KEY_ADDRESS,
 	TW_KEY_GROUP,
-	TW_KEY_HOST,     /* name of a host, its index in the struct */
-	TW_KEY_VENUE,    /* MIC of a venue, its id in the struct */
-	TW_KEY_CHANNELS, /* list of channel ids, indices in the struct */
+	TW_KEY_FEED_GROUP, /* GROUP:PORT, both in 8 bytes, see tw_endpoint_address() */
+	TW_KEY_HOST,       /* name of a host, its index in the struct */
+	TW_KEY_VENUE,      /* MIC of a venue, its id in the struct */
+	TW_KEY_CHANNELS,   /* list of channel ids, indices in the struct */
 	TW_KEY_PUBLISHERS /* list of publisher names, indices in the struct */,
+	TW_KEY_ENDPOINTS, /* list of ADDRESS:PORT, each as FEED_GROUP */
 	TW_KEY_SYMBOLS,
 	TW_KEY_FILES /* one path or a list of them, each as FILE */
 };
@@ -80,6 +82,8 @@ int tw_value_parse(const struct tw_key *key, const struct tw_site *site, void *b
 		   const char *text, bool quoted, char why[TW_WHY_BYTES]) TW_MUST_USE;
 /* What may stand there: "1 to 10000", "auto, spin, yield or event". */
 void tw_value_allowed(const struct tw_key *key, char out[TW_WHY_BYTES]);
+/* One "ADDRESS:PORT" of a FEED_GROUP or of a list of ENDPOINTS; false where it cannot be meant. */
+bool tw_value_endpoint(const char *text, bool group, uint64_t *endpoint);
 /* The value in the struct as it would stand in a file (lists in full). */
 void tw_value_print(const struct tw_key *key, const struct tw_site *site, const void *base,
 		    FILE *out);

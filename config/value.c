@@ -251,6 +251,10 @@ void tw_value_allowed(const struct tw_key *key, char out[TW_WHY_BYTES])
 		(void)snprintf(out, TW_WHY_BYTES,
 			       "an IPv4 multicast group, 224.0.1.0 to 239.255.255.255");
 		break;
+	case TW_KEY_FEED_GROUP:
+		(void)snprintf(out, TW_WHY_BYTES,
+			       "an IPv4 multicast group and a UDP port, as 239.1.2.3:26477");
+		break;
 	case TW_KEY_HOST:
 		(void)snprintf(out, TW_WHY_BYTES, "the name of a host under hosts");
 		break;
@@ -262,6 +266,12 @@ void tw_value_allowed(const struct tw_key *key, char out[TW_WHY_BYTES])
 		break;
 	case TW_KEY_PUBLISHERS:
 		(void)snprintf(out, TW_WHY_BYTES, "a list of names of publishers, as [pub1]");
+		break;
+	case TW_KEY_ENDPOINTS:
+		(void)snprintf(out, TW_WHY_BYTES,
+			       "a list of up to %u addresses and UDP ports, as "
+			       "[\"10.0.0.9:17000\"]",
+			       TW_MAX_REREQUEST_SERVERS);
 		break;
 	case TW_KEY_SYMBOLS:
 		(void)snprintf(out, TW_WHY_BYTES,
@@ -390,10 +400,39 @@ static int text_parse(const struct tw_key *key, const struct tw_site *site, void
 	return TW_OK;
 }
 
+bool tw_value_endpoint(const char *text, bool group, uint64_t *endpoint)
+{
+	char address[INET_ADDRSTRLEN];
+	const char *colon = strchr(text, ':');
+	struct in_addr addr;
+	uint64_t port;
+	if (colon == NULL || (size_t)(colon - text) >= sizeof(address)) {
+		return false;
+	}
+	memcpy(address, text, (size_t)(colon - text));
+	address[colon - text] = '\0';
+	if (inet_pton(AF_INET, address, &addr) != 1 ||
+	    uint_read(colon + 1, false, &port) != NUMBER_OK || port == 0 || port > UINT16_MAX) {
+		return false;
+	}
+	uint32_t v = ntohl(addr.s_addr);
+	bool ok = group ? v >= 0xe0000100u && v < 0xf0000000u : v >> 24 != 0 && v < 0xe0000000u;
+	*endpoint = (uint64_t)v << 16 | port;
+	return ok;
+}
+
 static int address_parse(const struct tw_key *key, void *base, const char *text,
 			 char why[TW_WHY_BYTES])
 {
 	struct in_addr addr;
+	if (key->kind == TW_KEY_FEED_GROUP) {
+		uint64_t endpoint;
+		if (!tw_value_endpoint(text, true, &endpoint)) {
+			return refuse(key, text, "", why);
+		}
+		uint_store(key, base, endpoint);
+		return TW_OK;
+	}
 	bool ok = inet_pton(AF_INET, text, &addr) == 1;
 	uint32_t v = ok ? ntohl(addr.s_addr) : 0;
 	if (key->kind == TW_KEY_GROUP) {
@@ -453,6 +492,7 @@ int tw_value_parse(const struct tw_key *key, const struct tw_site *site, void *b
 		return TW_OK;
 	case TW_KEY_ADDRESS:
 	case TW_KEY_GROUP:
+	case TW_KEY_FEED_GROUP:
 		return address_parse(key, base, text, why);
 	case TW_KEY_HOST:
 	case TW_KEY_VENUE:
@@ -467,6 +507,15 @@ static bool is_number(const struct tw_key *key)
 {
 	bool text = key->kind >= TW_KEY_NAME && key->kind <= TW_KEY_RUN_DIR;
 	return !text && !tw_key_is_branch(key) && key->kind < TW_KEY_CHANNELS;
+}
+
+static void endpoint_print(uint64_t endpoint, FILE *out)
+{
+	uint32_t v = tw_endpoint_address(endpoint);
+	if (v != 0) {
+		(void)fprintf(out, "%u.%u.%u.%u:%u", v >> 24, v >> 16 & 255u, v >> 8 & 255u,
+			      v & 255u, tw_endpoint_port(endpoint));
+	}
 }
 
 static void list_print(const struct tw_key *key, const struct tw_site *site, const void *base,
@@ -484,6 +533,10 @@ static void list_print(const struct tw_key *key, const struct tw_site *site, con
 		if (key->kind == TW_KEY_CHANNELS) {
 			(void)fprintf(out, "%s%u", i > 0 ? ", " : "",
 				      site->channels[indices[i]].id);
+		} else if (key->kind == TW_KEY_ENDPOINTS) {
+			(void)fputs(i > 0 ? ", \"" : "\"", out);
+			endpoint_print(((const uint64_t *)(const void *)member)[i], out);
+			(void)fputc('"', out);
 		} else {
 			(void)fprintf(out, "%s%s", i > 0 ? ", " : "",
 				      site->publishers[indices[i]].name);
@@ -492,7 +545,7 @@ static void list_print(const struct tw_key *key, const struct tw_site *site, con
 	if (texts) {
 		char **all;
 		memcpy(&all, member, sizeof(all));
-		for (size_t i = 0; all[i] != NULL; i++) {
+		for (size_t i = 0; all != NULL && all[i] != NULL; i++) {
 			(void)fprintf(out, "%s\"%s\"", i > 0 ? ", " : "", all[i]);
 		}
 	}
@@ -556,6 +609,9 @@ void tw_value_print(const struct tw_key *key, const struct tw_site *site, const 
 	case TW_KEY_GROUP:
 		address_print((uint32_t)v, out);
 		break;
+	case TW_KEY_FEED_GROUP:
+		endpoint_print(v, out);
+		break;
 	case TW_KEY_HOST:
 		(void)fputs(site->hosts[v].name, out);
 		break;
@@ -564,6 +620,7 @@ void tw_value_print(const struct tw_key *key, const struct tw_site *site, const 
 		break;
 	case TW_KEY_CHANNELS:
 	case TW_KEY_PUBLISHERS:
+	case TW_KEY_ENDPOINTS:
 	case TW_KEY_SYMBOLS:
 	case TW_KEY_FILES:
 		list_print(key, site, base, out);

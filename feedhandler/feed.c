@@ -1,9 +1,12 @@
 /* The pipeline of one venue feed; see feed.h. */
 #include "feedhandler/feed.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/fail.h"
+#include "config/config.h"
+#include "feedhandler/civil.h"
 #include "feedhandler/registry.h"
 
 static int compare_names(const void *a, const void *b)
@@ -93,6 +96,46 @@ static int check_ids(const struct tw_feed *feed, struct tw_error *err)
 	return rc;
 }
 
+/* The id that a configured symbol gets is the venue's own number where it has one: no file gives it. */
+static int load_directory(struct tw_feed *feed, const char *path, struct tw_error *err)
+{
+	if (feed->protocol->numbered) {
+		return tw_fail(
+			err, TW_ECONFIG,
+			"%s: a directory file has no use with %s, whose instruments have the "
+			"venue's own numbers",
+			path, feed->protocol->name);
+	}
+	return tw_directory_load(&feed->directory, path, err);
+}
+
+static int check_depths(const struct tw_feed *feed, const struct tw_feed_conf *conf,
+			struct tw_error *err)
+{
+	static const char *const names[] = { "quotes", "levels", "orders" };
+	char given[32] = "";
+	size_t used = 0;
+	for (uint32_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		if ((feed->protocol->depths & (UINT32_C(1) << i)) != 0) {
+			used += (size_t)snprintf(given + used, sizeof(given) - used, "%s%s",
+						 used == 0 ? "" : ", ", names[i]);
+		}
+	}
+	for (uint32_t c = 0; c < conf->channel_count; c++) {
+		uint32_t depth = conf->depths[c];
+		if (depth >= sizeof(names) / sizeof(names[0]) ||
+		    (feed->protocol->depths & (UINT32_C(1) << depth)) == 0) {
+			return tw_fail(err, TW_ECONFIG,
+				       "channel %u of %u: depth '%s', protocol %s gives: %s", c + 1,
+				       conf->channel_count,
+				       depth < sizeof(names) / sizeof(names[0]) ? names[depth]
+										: "?",
+				       feed->protocol->name, given);
+		}
+	}
+	return TW_OK;
+}
+
 int tw_feed_create(struct tw_feed **feed_p, const struct tw_feed_conf *conf, struct tw_error *err)
 {
 	*feed_p = NULL;
@@ -116,13 +159,22 @@ int tw_feed_create(struct tw_feed **feed_p, const struct tw_feed_conf *conf, str
 	if (rc == TW_OK) {
 		rc = tw_registry_session(&feed->session, conf->session, feed->protocol, err);
 	}
+	if (rc == TW_OK && feed->session->protocol != NULL &&
+	    strcmp(feed->session->protocol, feed->protocol->name) != 0) {
+		rc = tw_fail(err, TW_ECONFIG, "session %s: carries %s, not %s", feed->session->name,
+			     feed->session->protocol, feed->protocol->name);
+	}
+	if (rc == TW_OK) {
+		rc = check_depths(feed, conf, err);
+	}
 	if (rc == TW_OK && conf->directory != NULL && conf->directory[0] != '\0') {
-		rc = tw_directory_load(&feed->directory, conf->directory, err);
+		rc = load_directory(feed, conf->directory, err);
 	}
 	for (uint32_t c = 0; rc == TW_OK && c < conf->channel_count; c++) {
 		rc = make_filter(&feed->filters[c], conf->symbols[c], err);
+		feed->open_channels |= feed->filters[c].all ? UINT32_C(1) << c : 0;
 	}
-	if (rc == TW_OK) {
+	if (rc == TW_OK && !feed->protocol->numbered) {
 		rc = check_ids(feed, err);
 	}
 	if (rc == TW_OK) {
@@ -137,6 +189,9 @@ int tw_feed_create(struct tw_feed **feed_p, const struct tw_feed_conf *conf, str
 			rc = tw_fail(err, TW_ENOMEM, "feed: out of memory");
 		}
 	}
+	if (rc == TW_OK && feed->protocol->open != NULL) {
+		rc = feed->protocol->open(feed, conf, err);
+	}
 	if (rc != TW_OK) {
 		tw_feed_destroy(feed);
 		return rc;
@@ -149,6 +204,9 @@ void tw_feed_destroy(struct tw_feed *feed)
 {
 	if (feed == NULL) {
 		return;
+	}
+	if (feed->protocol_state != NULL) {
+		feed->protocol->close(feed);
 	}
 	free(feed->session_state);
 	tw_instruments_fini(&feed->instruments);
@@ -189,7 +247,20 @@ int tw_feed_run(struct tw_feed *feed, struct tw_input *input, struct tw_error *e
 void tw_feed_session_changed(struct tw_feed *feed)
 {
 	tw_feed_count(feed, TW_FH_session_changes, 1);
-	tw_instruments_undefine(&feed->instruments);
+	if (feed->protocol->session_changed != NULL) {
+		feed->protocol->session_changed(feed);
+	} else {
+		tw_instruments_undefine(&feed->instruments);
+	}
+}
+
+void tw_feed_gap(struct tw_feed *feed, uint64_t missing_msgs)
+{
+	tw_feed_count(feed, TW_FH_gaps, 1);
+	tw_feed_count(feed, TW_FH_missing_messages, missing_msgs);
+	if (feed->protocol->gap != NULL) {
+		feed->protocol->gap(feed);
+	}
 }
 
 struct tw_msg_head tw_feed_stamp(struct tw_feed *feed, const struct tw_venue_msg *msg,
@@ -242,8 +313,12 @@ struct tw_instrument *tw_feed_first_sight(struct tw_feed *feed, uint64_t key,
 {
 	char text[TW_SYMBOL_BYTES + 1] = "";
 	memcpy(text, symbol, TW_SYMBOL_BYTES);
+	uint32_t channels = channels_of(feed, text);
 	struct tw_instrument *instrument =
-		tw_instruments_add(&feed->instruments, key, symbol, channels_of(feed, text));
+		feed->protocol->numbered
+			? tw_instruments_add_numbered(&feed->instruments, (uint32_t)key, symbol,
+						      channels)
+			: tw_instruments_add(&feed->instruments, key, symbol, channels);
 	if (instrument == NULL) {
 		tw_feed_count(feed, TW_FH_instruments_refused, 1);
 	} else if (instrument->state == TW_INSTRUMENT_REFUSED) {
@@ -273,6 +348,7 @@ struct tw_msg_instrument_definition tw_feed_definition(const struct tw_feed *fee
 		.depth_levels = feed->protocol->depth_levels,
 		.action = instrument->defined ? TW_DEF_MODIFY : TW_DEF_ADD,
 		.class_ = TW_CLASS_UNKNOWN,
+		.raw_id = feed->protocol->numbered ? instrument->key : 0,
 	};
 	tw_feed_kind(&def.head, TW_MSG_INSTRUMENT_DEFINITION, sizeof(def));
 	def.head.instrument_id = instrument->id;
@@ -299,17 +375,8 @@ uint32_t tw_feed_date(const struct tw_feed *feed, uint64_t exchange_ns)
 		return 0;
 	}
 	int64_t seconds = (int64_t)(exchange_ns / 1000000000u) + feed->protocol->zone_seconds;
-	if (seconds < 0) {
+	if (seconds < 86400) {
 		return 0;
 	}
-	/* civil date of a day number: years of 365.2425 days that begin on March 1 */
-	uint64_t day = (uint64_t)seconds / 86400 + 719468; /* days from 0000-03-01 to 1970-01-01 */
-	uint64_t era = day / 146097;                       /* days in 400 years */
-	uint64_t doe = day % 146097;
-	uint64_t yoe = (doe - doe / 1460 + doe / 36524 - doe / 146096) / 365;
-	uint64_t doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-	uint64_t mp = (5 * doy + 2) / 153; /* month from March, 0 to 11 */
-	uint64_t month = mp < 10 ? mp + 3 : mp - 9;
-	uint64_t year = era * 400 + yoe + (month <= 2 ? 1 : 0);
-	return (uint32_t)(year * 10000 + month * 100 + (doy - (153 * mp + 2) / 5 + 1));
+	return tw_civil_date((uint32_t)(seconds / 86400));
 }

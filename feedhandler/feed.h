@@ -39,9 +39,14 @@ struct tw_feed_conf { /* the symbols are borrowed until destroy, all else only d
 	uint16_t venue_id;
 	const char *mic; /* four characters, NULL where unknown */
 	uint32_t channel_count;
+	uint8_t depths[TW_FEED_MAX_CHANNELS]; /* enum tw_depth of each, see config.h */
 	char *const
 		*symbols[TW_FEED_MAX_CHANNELS]; /* per channel, NULL-terminated; NULL or "*": all */
 	uint32_t max_instruments;               /* 0: TW_FEED_DEFAULT_INSTRUMENTS */
+	uint32_t
+		max_orders; /* live at once, of a protocol that follows orders; 0: its own default */
+	uint32_t
+		trading_date; /* YYYYMMDD of times that count from midnight; 0: of the receive time */
 	struct tw_feed_sink sink;
 	struct tw_counters counters; /* of TW_SET_fh; its histograms may be NULL */
 };
@@ -56,10 +61,12 @@ struct tw_feed { /* fields are const after create, but for the state of the part
 	const struct tw_protocol *protocol;
 	const struct tw_session *session;
 	void *session_state;
+	void *protocol_state; /* made by protocol->open, NULL where there is none */
 	struct tw_feed_sink sink;
 	struct tw_counters counters;
 	struct tw_instruments instruments;
-	uint32_t all_channels; /* a bit for each */
+	uint32_t all_channels;  /* a bit for each */
+	uint32_t open_channels; /* those that carry all symbols */
 	uint16_t venue_id;
 	char mic[4];
 	struct tw_directory directory;
@@ -111,8 +118,20 @@ static inline void tw_feed_venue_msg(struct tw_feed *feed, const struct tw_venue
 	feed->protocol->message(feed, msg);
 }
 
-/* The venue has begun another session: its definitions are due again. */
+/* The venue has begun another session: its definitions are due again, and its books are empty. */
 void tw_feed_session_changed(struct tw_feed *feed);
+
+/* Messages of the venue will not come any more: counted, and books are incomplete from here on. */
+void tw_feed_gap(struct tw_feed *feed, uint64_t missing_msgs);
+
+/* A message that will be delivered shortly: a decoder may fetch what it will look at. */
+static inline void tw_feed_ahead(const struct tw_feed *feed, const uint8_t *data,
+				 uint32_t len_bytes)
+{
+	if (feed->protocol->ahead != NULL) {
+		feed->protocol->ahead(feed, data, len_bytes);
+	}
+}
 
 /* ---- for decoders ---- */
 
@@ -175,7 +194,8 @@ static inline bool tw_feed_time(const struct tw_feed *feed, int64_t venue_ns, ui
 	return true;
 }
 
-/* YYYYMMDD in the venue's zone (tw_protocol.zone_seconds), 0 for time 0. */
+/* YYYYMMDD in the venue's zone (tw_protocol.zone_seconds); 0 on the epoch's first day, which stands for a
+ * date that is not known. */
 uint32_t tw_feed_date(const struct tw_feed *feed, uint64_t exchange_ns);
 
 /* A venue's fixed-point price to 1e-9: `factor` is 1e9 over the venue's scale.  False where it does not

@@ -18,20 +18,25 @@ static const struct tw_site_channel *channel_conf(const struct tw_site *site,
 	return &site->channels[conf->channels[i]];
 }
 
+/* What the input's packets are for stands above what the protocol usually has. */
 static void feed_conf(struct tw_feed_conf *out, const struct tw_site *site,
-		      const struct tw_site_feedhandler *conf, struct tw_counters counters)
+		      const struct tw_site_feedhandler *conf, const struct tw_input *input,
+		      struct tw_counters counters)
 {
 	*out = (struct tw_feed_conf){
 		.protocol = conf->protocol,
-		.session = conf->session,
+		.session = input->session != NULL ? input->session : conf->session,
 		.directory = conf->directory,
 		.venue_id = conf->venue_id,
 		.mic = tw_site_mic(site, conf->venue_id),
 		.channel_count = conf->channel_count,
+		.max_orders = conf->max_orders,
+		.trading_date = conf->trading_date,
 		.counters = counters,
 	};
 	for (uint32_t i = 0; i < conf->channel_count && i < TW_FEED_MAX_CHANNELS; i++) {
 		out->symbols[i] = channel_conf(site, conf, i)->symbols;
+		out->depths[i] = (uint8_t)channel_conf(site, conf, i)->depth;
 	}
 }
 
@@ -45,7 +50,21 @@ static int open_input(struct tw_input **input_p, const struct tw_site *site,
 	}
 	const struct tw_input_kind *kind;
 	int rc = tw_registry_input(&kind, conf, err);
-	return rc == TW_OK ? kind->open(input_p, conf, err) : rc;
+	if (rc == TW_OK) {
+		rc = kind->open(input_p, site, conf, err);
+	}
+	if (rc != TW_OK) {
+		return rc;
+	}
+	const char *session = (*input_p)->session;
+	if (session != NULL && conf->session[0] != '\0' && strcmp(session, conf->session) != 0) {
+		rc = tw_fail(err, TW_ECONFIG,
+			     "feedhandler %s: session %s is configured, but the input is for %s",
+			     conf->name, conf->session, session);
+		tw_input_close(*input_p);
+		*input_p = NULL;
+	}
+	return rc;
 }
 
 static int open_counters(struct tw_feedhandler *fh, struct tw_error *err)
@@ -57,6 +76,11 @@ static int open_counters(struct tw_feedhandler *fh, struct tw_error *err)
 	}
 	if (rc == TW_OK) {
 		rc = tw_stats_add(fh->stats, TW_SET_fh, fh->conf->name, &fh->counters, err);
+	}
+	for (uint32_t l = 0; rc == TW_OK && l < fh->input->lines; l++) {
+		char label[32];
+		(void)snprintf(label, sizeof(label), "line %c", 'a' + (int)l);
+		rc = tw_stats_add(fh->stats, TW_SET_fh_line, label, &fh->line_counters[l], err);
 	}
 	for (uint32_t i = 0; rc == TW_OK && i < fh->channel_count; i++) {
 		char label[32];
@@ -71,6 +95,50 @@ static int open_counters(struct tw_feedhandler *fh, struct tw_error *err)
 		tw_duty_init(&fh->duty, fh->duty.counters, fh->site->slow_turn_us * UINT64_C(1000));
 	}
 	return rc;
+}
+
+/* Whether this session layer's packets come by multicast, and may be asked for again. */
+static int check_live(const struct tw_feed *feed, const struct tw_site_feedhandler *conf,
+		      struct tw_error *err)
+{
+	if (feed->session->place == NULL) {
+		return tw_fail(err, TW_ECONFIG,
+			       "feedhandler %s: session %s is none of input.multicast", conf->name,
+			       feed->session->name);
+	}
+	if (conf->rerequest_count > 0 && feed->session->request == NULL) {
+		return tw_fail(err, TW_ECONFIG,
+			       "feedhandler %s: input.rerequest: session %s has no requests by UDP",
+			       conf->name, feed->session->name);
+	}
+	return TW_OK;
+}
+
+/* What stands between a live input and the feed. */
+static int open_live(struct tw_feedhandler *fh, struct tw_error *err)
+{
+	const struct tw_site_feedhandler *conf = fh->conf;
+	int rc = check_live(fh->feed, conf, err);
+	if (rc != TW_OK) {
+		return rc;
+	}
+	const struct tw_venue_arb_conf arb = { .lines = fh->input->lines,
+					       .store_packets = conf->store_packets,
+					       .wait_ns = conf->gap_wait_us * UINT64_C(1000),
+					       .repair = conf->rerequest_count > 0 };
+	rc = tw_venue_arb_create(&fh->arb, &arb, err);
+	if (rc != TW_OK || conf->rerequest_count == 0) {
+		return rc;
+	}
+	_Static_assert(TW_MAX_REREQUEST_SERVERS <= TW_REREQUEST_MAX_SERVERS, "servers");
+	struct tw_rerequest_conf rr = { .servers = conf->rerequest_count,
+					.answer_ns = conf->rerequest_ms * UINT64_C(1000000),
+					.attempts = conf->rerequest_attempts };
+	for (uint32_t i = 0; i < rr.servers; i++) {
+		rr.server[i].address = tw_endpoint_address(conf->rerequest[i]);
+		rr.server[i].port = tw_endpoint_port(conf->rerequest[i]);
+	}
+	return tw_rerequest_open(&fh->rerequest, &rr, err);
 }
 
 static int open_buses(struct tw_feedhandler *fh, struct tw_error *err)
@@ -125,9 +193,13 @@ int tw_feedhandler_open(struct tw_feedhandler **fh_p, const struct tw_site *site
 	}
 	if (rc == TW_OK) {
 		struct tw_feed_conf conf;
-		feed_conf(&conf, site, fh->conf, fh->counters);
+		feed_conf(&conf, site, fh->conf, fh->input, fh->counters);
 		conf.sink = (struct tw_feed_sink){ .message = tw_feedhandler_message, .ctx = fh };
 		rc = tw_feed_create(&fh->feed, &conf, err);
+	}
+	if (rc == TW_OK && fh->input->lines > 0) {
+		fh->pace = (struct tw_pace){ 0 }; /* what is live comes when it comes */
+		rc = open_live(fh, err);
 	}
 	if (rc == TW_OK) {
 		rc = open_buses(fh, err);
@@ -148,6 +220,8 @@ void tw_feedhandler_close(struct tw_feedhandler *fh)
 	for (uint32_t i = 0; i < fh->channel_count; i++) {
 		tw_bus_writer_close(fh->channels[i].writer);
 	}
+	tw_rerequest_close(fh->rerequest);
+	tw_venue_arb_destroy(fh->arb);
 	tw_feed_destroy(fh->feed);
 	tw_stats_close(fh->stats, false); /* the last figures stay readable until the next start */
 	tw_input_close(fh->input);
@@ -167,6 +241,25 @@ int tw_feedhandler_start(struct tw_feedhandler *fh, struct tw_error *err)
 	return rc;
 }
 
+static void log_input(const struct tw_feedhandler *fh)
+{
+	const struct tw_site_feedhandler *conf = fh->conf;
+	if (conf->files != NULL) {
+		tw_log(TW_LOG_INFO, "reading %s%s", conf->files[0],
+		       conf->files[1] != NULL ? " and more" : "");
+		return;
+	}
+	for (uint32_t l = 0; l < fh->input->lines; l++) {
+		uint32_t group = tw_endpoint_address(conf->multicast[l]);
+		tw_log(TW_LOG_INFO,
+		       "reading line %c: %u.%u.%u.%u:%u, receive buffer of %" PRIu32
+		       " bytes; receive times: the kernel's (SO_TIMESTAMPNS)",
+		       'a' + (int)l, group >> 24, group >> 16 & 255u, group >> 8 & 255u,
+		       group & 255u, tw_endpoint_port(conf->multicast[l]),
+		       fh->input->line[l].receive_buffer_bytes);
+	}
+}
+
 static void log_phase(struct tw_feedhandler *fh)
 {
 	int phase = atomic_load_explicit(&fh->phase, memory_order_relaxed); /* orders nothing */
@@ -179,8 +272,7 @@ static void log_phase(struct tw_feedhandler *fh)
 		tw_log(TW_LOG_INFO, "waiting for the publisher of every channel");
 		break;
 	case TW_FH_RUNNING:
-		tw_log(TW_LOG_INFO, "reading %s%s", fh->conf->files[0],
-		       fh->conf->files[1] != NULL ? " and more" : "");
+		log_input(fh);
 		break;
 	case TW_FH_DRAINING:
 		tw_log(TW_LOG_INFO, "the input has ended, waiting until all of it is sent");
@@ -205,10 +297,15 @@ void tw_feedhandler_tick(void *fh_p)
 {
 	struct tw_feedhandler *fh = fh_p;
 	log_phase(fh);
+	if (fh->input->ops->tick != NULL) {
+		fh->input->ops->tick(fh->input);
+	}
 	log_growth(fh, TW_FH_missing_messages, &fh->gaps_logged,
 		   "gaps in the venue's sequence, missing messages");
 	log_growth(fh, TW_FH_id_collisions, &fh->collisions_logged,
 		   "instruments refused because their id is taken (a directory file cures it)");
+	log_growth(fh, TW_FH_orders_refused, &fh->orders_logged,
+		   "orders not followed because max_orders are live");
 	log_growth(fh, TW_FH_instruments_refused, &fh->refused_logged,
 		   "messages dropped because the instrument table is full");
 }
@@ -264,6 +361,23 @@ static void json_latency(FILE *out, const char *name, const struct tw_hist *hist
 		      name, s.count, s.mean_ns, s.p50_ns, s.p99_ns, s.max_ns, s.negative);
 }
 
+static void json_lines(const struct tw_feedhandler *fh, FILE *out)
+{
+#define NAME_OF(set, SET, name, kind, unit, help) #name,
+#define NOTHING(set, SET, name, help)
+	static const char *const names[] = { TW_COUNTERS_fh_line(NAME_OF, NOTHING) };
+#undef NAME_OF
+#undef NOTHING
+	for (uint32_t l = 0; l < fh->input->lines; l++) {
+		(void)fprintf(out, "%s\n    { \"line\": \"%c\"", l == 0 ? "" : ",", 'a' + (int)l);
+		for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+			(void)fprintf(out, ", \"%s\": %" PRIu64, names[i],
+				      tw_counter_get(&fh->line_counters[l], (unsigned int)i));
+		}
+		(void)fputs(" }", out);
+	}
+}
+
 void tw_feedhandler_summary(const struct tw_feedhandler *fh, FILE *out)
 {
 #define NAME_OF(set, SET, name, kind, unit, help) #name,
@@ -276,10 +390,12 @@ void tw_feedhandler_summary(const struct tw_feedhandler *fh, FILE *out)
 	json_text(out, fh->conf->name);
 	(void)fprintf(out, ",\n  \"environment\": \"%s\",\n  \"protocol\": \"%s\",\n  \"files\": [",
 		      fh->site->production ? "production" : "test", fh->conf->protocol);
-	for (size_t i = 0; fh->conf->files[i] != NULL; i++) {
+	for (size_t i = 0; fh->conf->files != NULL && fh->conf->files[i] != NULL; i++) {
 		(void)fputs(i == 0 ? "" : ", ", out);
 		json_text(out, fh->conf->files[i]);
 	}
+	(void)fprintf(out, "],\n  \"lines\": [");
+	json_lines(fh, out);
 	(void)fprintf(out, "],\n  \"exit_status\": %d,\n  \"error\": ", fh->exit_status);
 	json_text(out, fh->error.text);
 	(void)fprintf(out, ",\n  \"warning\": ");
@@ -327,19 +443,23 @@ int tw_feedhandler_check(const struct tw_site *site, uint32_t index, FILE *out,
 		rc = tw_stats_seal(stats, err);
 	}
 	if (rc == TW_OK) {
-		struct tw_feed_conf fc;
-		feed_conf(&fc, site, conf, counters);
-		rc = tw_feed_create(&feed, &fc, err);
+		rc = open_input(&input, site, conf, err);
 	}
 	if (rc == TW_OK) {
-		rc = open_input(&input, site, conf, err);
+		struct tw_feed_conf fc;
+		feed_conf(&fc, site, conf, input, counters);
+		rc = tw_feed_create(&feed, &fc, err);
+	}
+	if (rc == TW_OK && input->lines > 0) {
+		rc = check_live(feed, conf, err);
 	}
 	if (rc == TW_OK) {
 		(void)fprintf(out,
 			      "feedhandler %s: protocol %s, session %s, %u channels, %u symbols in "
 			      "the directory, input %s can be read\n",
 			      conf->name, feed->protocol->name, feed->session->name,
-			      conf->channel_count, feed->directory.count, conf->files[0]);
+			      conf->channel_count, feed->directory.count,
+			      conf->files != NULL ? conf->files[0] : "multicast");
 	}
 	tw_input_close(input);
 	tw_feed_destroy(feed);

@@ -17,6 +17,8 @@
 #include "config/config.h"
 #include "feedhandler/feed.h"
 #include "feedhandler/pace.h"
+#include "feedhandler/rerequest.h"
+#include "feedhandler/venue_arb.h"
 
 enum tw_feedhandler_phase {
 	TW_FH_STARTING = 0,
@@ -40,7 +42,10 @@ struct tw_feedhandler {
 	struct tw_input *input;
 	struct tw_feed *feed;
 	struct tw_stats *stats;
-	struct tw_counters counters; /* of TW_SET_fh */
+	struct tw_counters counters;                      /* of TW_SET_fh */
+	struct tw_venue_arb *arb;                         /* of a live input, else NULL */
+	struct tw_rerequest *rerequest;                   /* where servers are configured */
+	struct tw_counters line_counters[TW_VENUE_LINES]; /* of TW_SET_fh_line */
 	struct tw_duty duty;
 	struct tw_feedhandler_channel channels[TW_FEED_MAX_CHANNELS];
 	uint32_t channel_count;
@@ -54,6 +59,7 @@ struct tw_feedhandler {
 	struct tw_idle idle;
 	uint32_t unflushed; /* bit i: channel i has appended but not flushed */
 	bool restamped;     /* the feed's shift belongs to this recording */
+	uint32_t turns;     /* of a live input, since its lines were counted */
 	bool abandoned;     /* stop, or a publisher is gone for good: nothing more is appended */
 	uint64_t begun_ns, ended_ns;
 	int exit_status;
@@ -62,7 +68,7 @@ struct tw_feedhandler {
 
 	/* main thread */
 	int phase_logged;
-	uint64_t gaps_logged, collisions_logged, refused_logged;
+	uint64_t gaps_logged, collisions_logged, refused_logged, orders_logged;
 };
 
 /* Everything but the hot thread.  The buses come last: a start that fails begins no session. */

@@ -180,6 +180,73 @@ static void follow_input(struct tw_feedhandler *fh)
 	}
 }
 
+/* Turns between looks at the lines' counts while packets come. */
+#define COUNT_TURNS 256u
+
+static void count_lines(const struct tw_feedhandler *fh, uint64_t now_ns)
+{
+	for (uint32_t l = 0; l < fh->input->lines; l++) {
+		const struct tw_input_line *line = &fh->input->line[l];
+		const struct tw_counters *to = &fh->line_counters[l];
+		tw_counter_set(to, TW_FH_LINE_packets, line->packets);
+		tw_counter_set(to, TW_FH_LINE_bytes, line->bytes);
+		tw_counter_set(to, TW_FH_LINE_truncated, line->truncated);
+		tw_counter_set(to, TW_FH_LINE_kernel_drops, line->kernel_drops);
+		tw_counter_set(to, TW_FH_LINE_unstamped, line->unstamped);
+		tw_counter_set(to, TW_FH_LINE_silent_ms,
+			       now_ns > line->heard_ns ? (now_ns - line->heard_ns) / MS_NS : 0);
+		tw_counter_set(to, TW_FH_LINE_receive_buffer_bytes, line->receive_buffer_bytes);
+		tw_counter_set(to, TW_FH_LINE_joins, /* the main thread's; orders nothing */
+			       atomic_load_explicit(&line->joins, memory_order_relaxed));
+		tw_counter_set(to, TW_FH_LINE_joins_failed,
+			       atomic_load_explicit(&line->joins_failed, memory_order_relaxed));
+	}
+}
+
+/* A turn of a live input, after its packet where there was one. */
+static void live_turn(struct tw_feedhandler *fh, bool idle, uint64_t now_ns)
+{
+	tw_venue_arb_turn(fh->arb, fh->feed, fh->input->empty_lines, now_ns);
+	if (fh->rerequest != NULL) {
+		tw_rerequest_turn(fh->rerequest, fh->arb, fh->feed, now_ns);
+	}
+	flush(fh);
+	if (idle || ++fh->turns % COUNT_TURNS == 0) {
+		count_lines(fh, now_ns);
+	}
+}
+
+/* Nothing stops a live feed: no pace, no gate, and what is held back is passed on before the end. */
+static void run_live(struct tw_feedhandler *fh)
+{
+	enter(fh, TW_FH_RUNNING);
+	struct tw_packet packet;
+	while (!fh->abandoned) {
+		int rc = tw_input_next(fh->input, &packet, &fh->error);
+		uint64_t now_ns = tw_mono_ns();
+		tw_duty_turn(&fh->duty, now_ns, rc == 1);
+		if (rc < 0) {
+			fh->exit_status = tw_exit_status(rc);
+			tw_venue_arb_flush(fh->arb, fh->feed);
+			break;
+		}
+		if (rc == 1) {
+			tw_idle_reset(&fh->idle);
+			tw_venue_arb_input(fh->arb, fh->feed, &packet, now_ns);
+		}
+		live_turn(fh, rc == 0, now_ns);
+		tw_feed_count_input(fh->feed, fh->input);
+		if (rc == 0) {
+			tw_idle_turn(&fh->idle);
+		}
+		if (tw_app_stopping(fh->app)) {
+			tw_venue_arb_flush(fh->arb, fh->feed);
+			abandon(fh, EX_OK);
+		}
+	}
+	count_lines(fh, tw_mono_ns());
+}
+
 /* Until the input ends, fails, or all is given up. */
 static void run(struct tw_feedhandler *fh)
 {
@@ -205,8 +272,6 @@ static void run(struct tw_feedhandler *fh)
 				fh->exit_status = tw_exit_status(rc);
 			}
 			return;
-		} else if (!fh->input->waits) {
-			tw_idle_turn(&fh->idle);
 		}
 		tw_feed_count_input(fh->feed, fh->input);
 		if (tw_app_stopping(fh->app)) {
@@ -248,7 +313,11 @@ void *tw_feedhandler_hot(void *fh_p)
 		wait_for_publishers(fh);
 	}
 	fh->begun_ns = tw_mono_ns();
-	run(fh);
+	if (fh->arb != NULL) {
+		run_live(fh);
+	} else {
+		run(fh);
+	}
 	tw_feed_count_input(fh->feed, fh->input);
 	flush(fh);
 	if (fh->gated) {

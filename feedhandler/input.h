@@ -5,6 +5,7 @@
 #ifndef TW_FEEDHANDLER_INPUT_H
 #define TW_FEEDHANDLER_INPUT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,6 +18,7 @@ struct tw_packet { /* one UDP datagram */
 	uint32_t src_addr, dst_addr; /* IPv4, host order */
 	uint16_t src_port, dst_port;
 	uint64_t recv_ns; /* wall clock of its reception, 0 where unknown */
+	uint32_t line;    /* of a live feed, from 0 */
 };
 
 /* Written by the input; the process copies them into its counter file. */
@@ -28,16 +30,32 @@ struct tw_input_counts {
 	uint64_t truncated; /* whole on the wire, but cut short in the capture */
 };
 
+/* Of one line of a live feed.  The hot thread writes, but for the joins. */
+struct tw_input_line {
+	uint64_t packets, bytes, truncated, kernel_drops, unstamped;
+	uint64_t
+		heard_ns; /* tw_mono_ns() of the newest packet, of the opening before there is one */
+	uint32_t receive_buffer_bytes;
+	_Atomic uint64_t joins, joins_failed; /* main thread */
+};
+
 struct tw_input;
 struct tw_input_ops {
 	int (*next)(struct tw_input *input, struct tw_packet *packet, struct tw_error *err);
 	void (*close)(struct tw_input *input);
+	/* main thread, every 100 ms while another one reads; NULL: nothing to do */
+	void (*tick)(struct tw_input *input);
 };
 
 struct tw_input { /* the head of every implementation */
 	const struct tw_input_ops *ops;
 	struct tw_input_counts counts;
-	bool waits;              /* a file: it can wait for its reader, nothing is lost meanwhile */
+	bool waits; /* a file: it can wait for its reader, nothing is lost meanwhile */
+	const char
+		*session; /* the session layer that its packets are for; NULL: what is configured */
+	uint32_t lines;   /* of a live feed; 0: a file */
+	uint32_t empty_lines;             /* bit l: line l was polled empty by the last next() */
+	const struct tw_input_line *line; /* `lines` of them */
 	uint32_t parts;          /* recordings begun: grows where the next of several begins */
 	struct tw_error warning; /* code TW_OK: none.  Set when the input ends in mid-packet */
 };
@@ -58,17 +76,40 @@ static inline void tw_input_close(struct tw_input *input) /* NULL ok */
 	}
 }
 
-/* A capture, recognised by its content: pcap (either byte order, us or ns), pcapng, or gzip of
- * either.  Links: Ethernet with any VLAN tags, raw IPv4, BSD loopback, Linux cooked v1 and v2.
- * TW_EFORMAT says what was found instead. */
+/* A recording, recognised by its content: a capture as below, or Nasdaq's BinaryFILE of ITCH 5.0, whose
+ * session layer is "binaryfile"; or gzip of either.  TW_EFORMAT says what was found instead.
+ * `trading_date` is that of a BinaryFILE, YYYYMMDD; 0: from the file's name, else it is not known. */
+int tw_input_recording_open(struct tw_input **input_p, const char *path, uint32_t trading_date,
+			    struct tw_error *err) TW_MUST_USE;
+/* The same from memory, which must stay until close. */
+int tw_input_recording_memory(struct tw_input **input_p, const char *name, const void *data,
+			      size_t len_bytes, uint32_t trading_date,
+			      struct tw_error *err) TW_MUST_USE;
+/* One recording after the other, all of one session layer; `paths`, NULL-terminated and not empty, must
+ * stay until close.  Every file is looked at before the first one is read.  Opening the next one is a
+ * system call. */
+int tw_input_files_open(struct tw_input **input_p, char *const *paths, uint32_t trading_date,
+			struct tw_error *err) TW_MUST_USE;
+/* A capture alone: pcap (either byte order, us or ns), pcapng, or gzip of either.  Links: Ethernet with
+ * any VLAN tags, raw IPv4, BSD loopback, Linux cooked v1 and v2. */
 int tw_input_capture_open(struct tw_input **input_p, const char *path,
 			  struct tw_error *err) TW_MUST_USE;
-/* One capture after the other; `paths`, NULL-terminated and not empty, must stay until close.  Every
- * file is looked at before the first one is read.  Opening the next one is a system call. */
-int tw_input_files_open(struct tw_input **input_p, char *const *paths,
-			struct tw_error *err) TW_MUST_USE;
 /* A capture from memory, which must stay until close; `name` is for error texts. */
 int tw_input_capture_memory(struct tw_input **input_p, const char *name, const void *data,
 			    size_t len_bytes, struct tw_error *err) TW_MUST_USE;
+
+struct tw_input_multicast_conf {
+	uint32_t lines; /* 1 or 2 */
+	struct {
+		uint32_t group; /* IPv4, host order */
+		uint16_t port;
+		char interface[16]; /* name, or IPv4 address */
+	} line[2];
+	uint32_t receive_buffer_bytes; /* wanted, of each line */
+};
+/* A venue's own multicast, live.  An interface that is not there, or not up, is no error: its group is joined
+ * by a later tick. */
+int tw_input_multicast_open(struct tw_input **input_p, const struct tw_input_multicast_conf *conf,
+			    struct tw_error *err) TW_MUST_USE;
 
 #endif

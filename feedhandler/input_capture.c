@@ -9,9 +9,8 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "feedhandler/capture_source.h"
 #include "feedhandler/frame.h"
-#include "feedhandler/input.h"
+#include "feedhandler/input_kinds.h"
 
 enum {
 	STREAM_BUFFER_BYTES = 256 * 1024,
@@ -21,8 +20,8 @@ enum {
 
 struct capture {
 	struct tw_input input;
-	struct tw_source source;
-	FILE *stream; /* owned by pcap once that is open */
+	struct tw_source *source; /* owned */
+	FILE *stream;             /* owned by pcap once that is open */
 	char *stream_buffer;
 	pcap_t *pcap;
 	enum tw_frame_link link;
@@ -53,22 +52,9 @@ static bool is_capture(const uint8_t *first)
 	return false;
 }
 
-static int refuse(const struct capture *cap, struct tw_error *err)
+bool tw_input_is_capture(const struct tw_source *source)
 {
-	const struct tw_source *source = &cap->source;
-	const char *inside = source->gzip ? " inside the gzip" : "";
-	if (source->peek_bytes == 0) {
-		return tw_fail(err, TW_EFORMAT, "%s: not a capture: empty%s%s%s", cap->name, inside,
-			       source->damaged ? ": " : "", source->text);
-	}
-	char hex[TW_SOURCE_PEEK_BYTES * 3 + 1];
-	for (size_t i = 0; i < source->peek_bytes; i++) {
-		(void)snprintf(hex + i * 3, sizeof(hex) - i * 3, " %02x", source->peek[i]);
-	}
-	return tw_fail(
-		err, TW_EFORMAT,
-		"%s: not a capture: first bytes%s%s, allowed are pcap, pcapng and gzip of either",
-		cap->name, hex, inside);
+	return source->peek_bytes >= 4 && is_capture(source->peek);
 }
 
 static int link_of(struct capture *cap, struct tw_error *err)
@@ -119,11 +105,11 @@ static uint64_t time_of(const struct pcap_pkthdr *hdr)
 static int read_failed(struct capture *cap, struct tw_error *err)
 {
 	struct tw_input *input = &cap->input;
-	if (cap->source.damaged) {
+	if (cap->source->damaged) {
 		return tw_fail(err, TW_EFORMAT, "%s: after packet %llu: %s", cap->name,
-			       (unsigned long long)input->counts.packets, cap->source.text);
+			       (unsigned long long)input->counts.packets, cap->source->text);
 	}
-	if (!cap->source.ended) {
+	if (!cap->source->ended) {
 		return tw_fail(err, TW_EFORMAT, "%s: after packet %llu: %s", cap->name,
 			       (unsigned long long)input->counts.packets, pcap_geterr(cap->pcap));
 	}
@@ -137,10 +123,10 @@ static int read_failed(struct capture *cap, struct tw_error *err)
 /* libpcap takes an end between two packets for the end of the capture; inside gzip it may be a cut. */
 static int read_ended(struct capture *cap, struct tw_error *err)
 {
-	if (cap->source.damaged) {
+	if (cap->source->damaged) {
 		return read_failed(cap, err);
 	}
-	if (cap->source.gzip && cap->source.member_begun) {
+	if (cap->source->gzip && cap->source->member_begun) {
 		(void)tw_fail(&cap->input.warning, TW_EFORMAT,
 			      "%s: the gzip data ends early, after packet %llu", cap->name,
 			      (unsigned long long)cap->input.counts.packets);
@@ -189,35 +175,21 @@ static void capture_close(struct tw_input *input)
 	} else if (cap->stream != NULL) {
 		(void)fclose(cap->stream);
 	}
-	tw_source_close(&cap->source);
+	tw_input_source_close(cap->source);
 	free(cap->stream_buffer);
 	free(cap);
 }
 
 static const struct tw_input_ops capture_ops = { .next = capture_next, .close = capture_close };
 
-/* NULL: out of memory. */
-static struct capture *capture_create(const char *name, struct tw_error *err)
+/* From an open source to a pcap_t. */
+static int begin(struct capture *cap, struct tw_error *err)
 {
-	struct capture *cap = calloc(1, sizeof(*cap));
-	if (cap == NULL) {
-		(void)tw_fail(err, TW_ENOMEM, "%s: out of memory", name);
-		return NULL;
+	if (!tw_input_is_capture(cap->source)) {
+		return tw_input_refuse(cap->name, cap->source, "pcap, pcapng and gzip of either",
+				       err);
 	}
-	cap->input = (struct tw_input){ .ops = &capture_ops, .waits = true };
-	cap->source.fd = -1;
-	(void)snprintf(cap->name, sizeof(cap->name), "%s", name);
-	return cap;
-}
-
-/* The source is open: from bytes to a pcap_t. */
-static int capture_begin(struct capture *cap, struct tw_error *err)
-{
-	if (cap->source.peek_bytes < 4 || !is_capture(cap->source.peek)) {
-		return refuse(cap, err);
-	}
-	cap->stream =
-		fopencookie(&cap->source, "r", (cookie_io_functions_t){ .read = cookie_read });
+	cap->stream = fopencookie(cap->source, "r", (cookie_io_functions_t){ .read = cookie_read });
 	cap->stream_buffer = malloc(STREAM_BUFFER_BYTES);
 	if (cap->stream == NULL || cap->stream_buffer == NULL) {
 		return tw_fail(err, TW_ENOMEM, "%s: out of memory", cap->name);
@@ -229,18 +201,23 @@ static int capture_begin(struct capture *cap, struct tw_error *err)
 							     PCAP_TSTAMP_PRECISION_NANO, text);
 	if (cap->pcap == NULL) {
 		return tw_fail(err, TW_EFORMAT, "%s: %s%s%s", cap->name, text,
-			       cap->source.damaged ? "; " : "", cap->source.text);
+			       cap->source->damaged ? "; " : "", cap->source->text);
 	}
 	return link_of(cap, err);
 }
 
-/* Begins on the open source, or closes everything. */
-static int capture_finish(struct tw_input **input_p, struct capture *cap, int rc,
-			  struct tw_error *err)
+int tw_input_capture_begin(struct tw_input **input_p, const char *name, struct tw_source *source,
+			   struct tw_error *err)
 {
-	if (rc == TW_OK) {
-		rc = capture_begin(cap, err);
+	struct capture *cap = calloc(1, sizeof(*cap));
+	if (cap == NULL) {
+		tw_input_source_close(source);
+		return tw_fail(err, TW_ENOMEM, "%s: out of memory", name);
 	}
+	cap->input = (struct tw_input){ .ops = &capture_ops, .waits = true };
+	cap->source = source;
+	(void)snprintf(cap->name, sizeof(cap->name), "%s", name);
+	int rc = begin(cap, err);
 	if (rc != TW_OK) {
 		capture_close(&cap->input);
 		return rc;
@@ -252,21 +229,16 @@ static int capture_finish(struct tw_input **input_p, struct capture *cap, int rc
 int tw_input_capture_open(struct tw_input **input_p, const char *path, struct tw_error *err)
 {
 	*input_p = NULL;
-	struct capture *cap = capture_create(path, err);
-	if (cap == NULL) {
-		return TW_ENOMEM;
-	}
-	return capture_finish(input_p, cap, tw_source_open_path(&cap->source, path, err), err);
+	struct tw_source *source;
+	int rc = tw_input_source_path(&source, path, err);
+	return rc != TW_OK ? rc : tw_input_capture_begin(input_p, path, source, err);
 }
 
 int tw_input_capture_memory(struct tw_input **input_p, const char *name, const void *data,
 			    size_t len_bytes, struct tw_error *err)
 {
 	*input_p = NULL;
-	struct capture *cap = capture_create(name, err);
-	if (cap == NULL) {
-		return TW_ENOMEM;
-	}
-	return capture_finish(input_p, cap,
-			      tw_source_open_memory(&cap->source, data, len_bytes, err), err);
+	struct tw_source *source;
+	int rc = tw_input_source_memory(&source, name, data, len_bytes, err);
+	return rc != TW_OK ? rc : tw_input_capture_begin(input_p, name, source, err);
 }

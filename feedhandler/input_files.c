@@ -1,8 +1,9 @@
-/* Several captures as one input: the next begins where the one before ends.
+/* Several recordings as one input: the next begins where the one before ends.
  *
- * Threads   one.  Between two captures the hot thread opens the next one: there, and nowhere else, it
+ * Threads   one.  Between two recordings the hot thread opens the next one: there, and nowhere else, it
  *           allocates and enters the kernel for more than reading. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/fail.h"
 #include "feedhandler/input.h"
@@ -11,6 +12,7 @@ struct files {
 	struct tw_input input;
 	char *const *paths; /* the caller's; NULL-terminated */
 	size_t next_idx;
+	uint32_t trading_date;
 	struct tw_input *current;
 	struct tw_input_counts before; /* of the files that have ended */
 };
@@ -31,12 +33,21 @@ static void add_up(struct files *files)
 static int switch_to(struct files *files, const char *path, struct tw_error *err)
 {
 	struct tw_input *next;
-	int rc = tw_input_capture_open(&next, path, err);
-	if (rc == TW_OK) {
-		tw_input_close(files->current);
-		files->current = next;
+	int rc = tw_input_recording_open(&next, path, files->trading_date, err);
+	if (rc != TW_OK) {
+		return rc;
 	}
-	return rc;
+	const char *session = next->session != NULL ? next->session : "";
+	if (files->current == NULL) {
+		files->input.session = next->session;
+	} else if (strcmp(session, files->input.session != NULL ? files->input.session : "") != 0) {
+		tw_input_close(next);
+		return tw_fail(err, TW_EFORMAT,
+			       "%s: captures and BinaryFILEs cannot be played as one stream", path);
+	}
+	tw_input_close(files->current);
+	files->current = next;
+	return TW_OK;
 }
 
 static int files_next(struct tw_input *input, struct tw_packet *packet, struct tw_error *err)
@@ -67,7 +78,8 @@ static void files_close(struct tw_input *input)
 
 static const struct tw_input_ops files_ops = { .next = files_next, .close = files_close };
 
-int tw_input_files_open(struct tw_input **input_p, char *const *paths, struct tw_error *err)
+int tw_input_files_open(struct tw_input **input_p, char *const *paths, uint32_t trading_date,
+			struct tw_error *err)
 {
 	*input_p = NULL;
 	struct files *files = calloc(1, sizeof(*files));
@@ -76,6 +88,7 @@ int tw_input_files_open(struct tw_input **input_p, char *const *paths, struct tw
 	}
 	files->input = (struct tw_input){ .ops = &files_ops, .waits = true, .parts = 1 };
 	files->paths = paths;
+	files->trading_date = trading_date;
 	/* All of them, so that a wrong name shows at once and not after hours of replay. */
 	size_t count = 0;
 	int rc = TW_OK;

@@ -207,8 +207,9 @@ static bool take_id(struct tw_instruments *table, uint32_t id, uint32_t slot)
 	return true;
 }
 
-struct tw_instrument *tw_instruments_add(struct tw_instruments *table, uint64_t key,
-					 const char symbol[TW_SYMBOL_BYTES], uint32_t channels)
+/* NULL: the table is full. */
+static struct tw_instrument *take_slot(struct tw_instruments *table, uint64_t key,
+				       const char symbol[TW_SYMBOL_BYTES], uint32_t channels)
 {
 	if (table->count == table->max_count) {
 		return NULL;
@@ -223,9 +224,28 @@ struct tw_instrument *tw_instruments_add(struct tw_instruments *table, uint64_t 
 	memcpy(instrument->symbol, symbol, TW_SYMBOL_BYTES);
 	instrument->state = TW_INSTRUMENT_USED;
 	table->count++;
-	if (channels == 0) {
+	return instrument;
+}
+
+struct tw_instrument *tw_instruments_add_numbered(struct tw_instruments *table, uint32_t number,
+						  const char symbol[TW_SYMBOL_BYTES],
+						  uint32_t channels)
+{
+	struct tw_instrument *instrument = take_slot(table, number, symbol, channels);
+	if (instrument != NULL) {
+		instrument->id = number;
+	}
+	return instrument;
+}
+
+struct tw_instrument *tw_instruments_add(struct tw_instruments *table, uint64_t key,
+					 const char symbol[TW_SYMBOL_BYTES], uint32_t channels)
+{
+	struct tw_instrument *instrument = take_slot(table, key, symbol, channels);
+	if (instrument == NULL || channels == 0) {
 		return instrument;
 	}
+	uint32_t slot = (uint32_t)(instrument - table->slots);
 	uint32_t listed = 0;
 	uint32_t line_count = 0;
 	if (table->directory != NULL) {
@@ -245,6 +265,15 @@ struct tw_instrument *tw_instruments_add(struct tw_instruments *table, uint64_t 
 	}
 	instrument->id = id;
 	return instrument;
+}
+
+void tw_instruments_clear(struct tw_instruments *table)
+{
+	if (table->count > 0) {
+		memset(table->slots, 0, (table->slot_mask + 1ul) * sizeof(*table->slots));
+		memset(table->ids, 0, (table->slot_mask + 1ul) * sizeof(*table->ids));
+		table->count = 0;
+	}
 }
 
 void tw_instruments_undefine(struct tw_instruments *table)

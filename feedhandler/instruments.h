@@ -1,8 +1,9 @@
 /* Symbols to instrument ids, without regard to the order of appearance.
  *
- * Identity   with a directory file: 1 + the line's index.  Else, and for symbols that the file does not
- *            list: tw_instrument_hash().  A hashed id that another instrument has is refused, never
- *            moved: two feedhandlers and a restart must agree.
+ * Identity   the venue's own number where the protocol says so.  Else, with a directory file: 1 + the
+ *            line's index.  Else, and for symbols that the file does not list: tw_instrument_hash().
+ *            A hashed id that another instrument has is refused, never moved: two feedhandlers and a
+ *            restart must agree.
  * Memory     one open-addressing table of fixed capacity, made and touched at start; nothing is
  *            allocated afterwards.
  * Threads    one. */
@@ -52,7 +53,10 @@ struct tw_instrument { /* one cache line */
 	uint8_t state;   /* enum tw_instrument_state */
 	uint8_t defined; /* an InstrumentDefinition was sent in this session */
 	uint8_t listed;  /* the id comes from the directory file */
-	uint8_t pad[13];
+	/* of a decoder that follows orders */
+	uint8_t has_book;   /* orders were sent since the last BookClear */
+	uint8_t book_flags; /* TW_MSG_BOOK_BAD once its book is known to lack something, else 0 */
+	uint8_t pad[11];
 };
 
 struct tw_instruments {
@@ -72,6 +76,13 @@ void tw_instruments_fini(struct tw_instruments *table); /* a zeroed one is fine 
  * full.  The caller looks at state. */
 struct tw_instrument *tw_instruments_add(struct tw_instruments *table, uint64_t key,
 					 const char symbol[TW_SYMBOL_BYTES], uint32_t channels);
+
+/* The same for a number of the venue's, not 0: it is key and id. */
+struct tw_instrument *tw_instruments_add_numbered(struct tw_instruments *table, uint32_t number,
+						  const char symbol[TW_SYMBOL_BYTES],
+						  uint32_t channels);
+/* Forgets all instruments (numbers that are given anew). */
+void tw_instruments_clear(struct tw_instruments *table);
 
 /* Definitions are due again (a new session of the venue). */
 void tw_instruments_undefine(struct tw_instruments *table);

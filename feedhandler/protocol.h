@@ -5,14 +5,18 @@
 #ifndef TW_FEEDHANDLER_PROTOCOL_H
 #define TW_FEEDHANDLER_PROTOCOL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
+#include "tidewire/error.h"
+
 struct tw_feed;
+struct tw_feed_conf;
 
 struct tw_venue_msg { /* one message of the venue, as the session layer found it */
 	const uint8_t *data;
 	uint32_t len_bytes;
-	uint64_t seq;     /* the venue's number */
+	uint64_t seq;     /* the venue's number, 0 where it has none */
 	uint64_t recv_ns; /* of its packet, 0 where unknown */
 };
 
@@ -24,9 +28,19 @@ struct tw_protocol {
 	uint32_t transport_id; /* how the session layer marks it: IEX-TP message protocol id */
 	uint16_t depth_levels; /* of a book that it can give, for InstrumentDefinition */
 	int32_t zone_seconds;  /* added to UTC: the day that this gives is the trading date */
+	uint32_t depths;       /* bit for each enum tw_depth that it gives */
+	bool numbered;         /* an instrument's id is the venue's own number, which is its key */
 	void (*message)(struct tw_feed *feed, const struct tw_venue_msg *msg);
+
+	/* The rest may be NULL.  `open` makes feed->protocol_state, `close` frees it. */
+	int (*open)(struct tw_feed *feed, const struct tw_feed_conf *conf, struct tw_error *err);
+	void (*close)(struct tw_feed *feed);
+	void (*session_changed)(struct tw_feed *feed); /* NULL: definitions are due again */
+	void (*gap)(struct tw_feed *feed);
+	void (*ahead)(const struct tw_feed *feed, const uint8_t *data, uint32_t len_bytes);
 };
 
 extern const struct tw_protocol tw_protocol_tops16; /* IEX TOPS 1.6 */
+extern const struct tw_protocol tw_protocol_itch50; /* Nasdaq TotalView-ITCH 5.0 */
 
 #endif

@@ -6,25 +6,58 @@
 #include "base/fail.h"
 #include "config/config.h"
 
-static const struct tw_protocol *const protocols[] = { &tw_protocol_tops16 };
-static const struct tw_session *const sessions[] = { &tw_session_iextp };
+static const struct tw_protocol *const protocols[] = { &tw_protocol_tops16, &tw_protocol_itch50 };
+static const struct tw_session *const sessions[] = { &tw_session_iextp, &tw_session_moldudp64,
+						     &tw_session_binaryfile };
 
 static bool file_configured(const struct tw_site_feedhandler *conf)
 {
 	return conf->files != NULL;
 }
 
-static int file_open(struct tw_input **input_p, const struct tw_site_feedhandler *conf,
-		     struct tw_error *err)
+static int file_open(struct tw_input **input_p, const struct tw_site *site,
+		     const struct tw_site_feedhandler *conf, struct tw_error *err)
 {
-	return tw_input_files_open(input_p, conf->files, err);
+	(void)site;
+	return tw_input_files_open(input_p, conf->files, conf->trading_date, err);
+}
+
+static bool multicast_configured(const struct tw_site_feedhandler *conf)
+{
+	return conf->multicast[0] != 0;
+}
+
+/* Interfaces that are not named are the host's own lines. */
+static int multicast_open(struct tw_input **input_p, const struct tw_site *site,
+			  const struct tw_site_feedhandler *conf, struct tw_error *err)
+{
+	const struct tw_site_host *host = &site->hosts[conf->host];
+	struct tw_input_multicast_conf mc = {
+		.lines = conf->multicast[1] != 0 ? 2 : 1,
+		.receive_buffer_bytes = site->fabric.receive_buffer_kbytes * 1024u,
+	};
+	_Static_assert(sizeof(mc.line[0].interface) == sizeof(conf->interfaces[0]), "interface");
+	for (uint32_t l = 0; l < mc.lines; l++) {
+		const char *interface = conf->interfaces[l];
+		if (interface[0] == '\0') {
+			interface = host->lines[host->lines[l][0] != '\0' ? l : 0];
+		}
+		mc.line[l].group = tw_endpoint_address(conf->multicast[l]);
+		mc.line[l].port = tw_endpoint_port(conf->multicast[l]);
+		memcpy(mc.line[l].interface, interface, strnlen(interface, 15) + 1);
+	}
+	return tw_input_multicast_open(input_p, &mc, err);
 }
 
 static const struct tw_input_kind inputs[] = {
 	{ .name = "file",
-	  .help = "captures: pcap, pcapng, gzip of either",
+	  .help = "captures (pcap, pcapng) and Nasdaq BinaryFILEs, or gzip of them",
 	  .configured = file_configured,
 	  .open = file_open },
+	{ .name = "multicast",
+	  .help = "a venue's own UDP multicast, one line or two, live",
+	  .configured = multicast_configured,
+	  .open = multicast_open },
 };
 
 #define COUNT_OF(table) (sizeof(table) / sizeof((table)[0]))

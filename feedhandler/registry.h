@@ -10,6 +10,7 @@
 #include "feedhandler/protocol.h"
 #include "feedhandler/session.h"
 
+struct tw_site;
 struct tw_site_feedhandler;
 
 struct tw_input_kind {
@@ -17,8 +18,8 @@ struct tw_input_kind {
 	const char *help;
 	/* whether this feedhandler is configured for it */
 	bool (*configured)(const struct tw_site_feedhandler *conf);
-	int (*open)(struct tw_input **input_p, const struct tw_site_feedhandler *conf,
-		    struct tw_error *err);
+	int (*open)(struct tw_input **input_p, const struct tw_site *site,
+		    const struct tw_site_feedhandler *conf, struct tw_error *err);
 };
 
 /* TW_ECONFIG lists what there is. */

@@ -51,7 +51,8 @@ static bool blocks_hold(struct tw_bytes payload, uint16_t count)
 	return !payload.failed && tw_bytes_left(&payload) == 0;
 }
 
-static bool read_header(struct header *hdr, struct tw_bytes *payload,
+/* All but the blocks, which are *payload. */
+static bool read_fields(struct header *hdr, struct tw_bytes *payload,
 			const struct tw_packet *packet)
 {
 	struct tw_bytes at = tw_bytes_of(packet->payload, packet->len_bytes);
@@ -68,7 +69,13 @@ static bool read_header(struct header *hdr, struct tw_bytes *payload,
 		return false;
 	}
 	*payload = tw_bytes_of(bytes, hdr->payload_bytes);
-	return blocks_hold(*payload, hdr->count);
+	return true;
+}
+
+static bool read_header(struct header *hdr, struct tw_bytes *payload,
+			const struct tw_packet *packet)
+{
+	return read_fields(hdr, payload, packet) && blocks_hold(*payload, hdr->count);
 }
 
 /* False where the packet is not of the session that is under way, nor of a newer one. */
@@ -119,8 +126,7 @@ static void iextp_packet(struct tw_feed *feed, void *state_memory, const struct 
 		tw_feed_count(feed, TW_FH_heartbeats, 1);
 	}
 	if (hdr.first_seq > state->next_seq) {
-		tw_feed_count(feed, TW_FH_gaps, 1);
-		tw_feed_count(feed, TW_FH_missing_messages, hdr.first_seq - state->next_seq);
+		tw_feed_gap(feed, hdr.first_seq - state->next_seq);
 		state->next_seq = hdr.first_seq;
 	}
 	struct tw_venue_msg msg = { .seq = hdr.first_seq, .recv_ns = packet->recv_ns };
@@ -146,10 +152,35 @@ static void iextp_part(void *state_memory)
 	state->send_ns = 0; /* a recording made earlier holds no stragglers */
 }
 
+static enum tw_place iextp_place(const struct tw_feed *feed, const void *state_memory,
+				 const struct tw_packet *packet, struct tw_span *span)
+{
+	const struct iextp *state = state_memory;
+	struct header hdr;
+	struct tw_bytes payload;
+	*span = (struct tw_span){ .next_seq = state->next_seq };
+	if (!is_ours(feed, packet) || !read_fields(&hdr, &payload, packet)) {
+		return TW_PLACE_ASIDE;
+	}
+	bool ours = state->begun && hdr.session == state->session;
+	if (state->begun &&
+	    (hdr.channel != state->channel || (!ours && hdr.send_ns <= state->send_ns))) {
+		return TW_PLACE_ASIDE;
+	}
+	span->first_seq = hdr.first_seq;
+	span->end_seq = hdr.first_seq + hdr.count;
+	span->idle = hdr.count == 0;
+	if ((!ours || hdr.first_seq > state->next_seq) && !blocks_hold(payload, hdr.count)) {
+		return TW_PLACE_ASIDE;
+	}
+	return ours ? TW_PLACE_ORDERED : TW_PLACE_NEW;
+}
+
 const struct tw_session tw_session_iextp = {
 	.name = "iextp",
 	.help = "IEX-TP version 1 over UDP multicast",
 	.state_bytes = sizeof(struct iextp),
 	.part = iextp_part,
 	.packet = iextp_packet,
+	.place = iextp_place,
 };

@@ -10,6 +10,7 @@
  *            I O P E T B), their values and flag bits; Q, X and A as in Open Markets Initiative's tables
  *            of TOPS 1.6; all checked on recorded sessions. */
 #include "base/bytes.h"
+#include "config/config.h"
 #include "feedhandler/feed.h"
 #include "feedhandler/protocol.h"
 
@@ -570,5 +571,6 @@ const struct tw_protocol tw_protocol_tops16 = {
 	.depth_levels = 1,
 	/* New York in winter.  In summer the day rolls at 01:00 there, when IEX is closed either way. */
 	.zone_seconds = -5 * 3600,
+	.depths = 1u << TW_DEPTH_QUOTES,
 	.message = tops16_message,
 };

@@ -1,6 +1,9 @@
 /* The hot path of a channel.  See channel.h for threads and ordering. */
 #include "publisher/channel.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/clock.h"
 #include "base/fail.h"
 
@@ -12,8 +15,26 @@ int tw_pub_channel_init(struct tw_pub_channel *channel, const struct tw_pub_chan
 			uint64_t history_bytes, struct tw_error *err)
 {
 	*channel = (struct tw_pub_channel){ .conf = *conf };
-	return tw_slab_init(&channel->slab,
-			    (size_t)history_bytes + sizeof(struct tw_history_control), err);
+	tw_bucket_init(&channel->bucket, conf->max_bytes_per_s, conf->burst_bytes, tw_mono_ns());
+	int rc = tw_slab_init(&channel->slab,
+			      (size_t)history_bytes + sizeof(struct tw_history_control), err);
+	if (rc < 0) {
+		return rc;
+	}
+	rc = tw_history_view_make(&channel->view, channel->slab.base, channel->slab.size_bytes,
+				  conf->mtu_bytes);
+	if (rc < 0) {
+		return tw_fail(err, rc, "channel %u: history: %zu bytes, datagrams of %u",
+			       conf->channel, channel->slab.size_bytes, conf->mtu_bytes);
+	}
+	uint64_t marks = tw_history_index_marks(channel->view.units);
+	channel->marks = calloc(marks, sizeof(channel->marks[0]));
+	if (channel->marks == NULL) {
+		return tw_fail(err, TW_ENOMEM, "channel %u: history index: out of memory",
+			       conf->channel);
+	}
+	tw_history_index_init(&channel->index, channel->marks, marks);
+	return TW_OK;
 }
 
 void tw_pub_channel_fini(struct tw_pub_channel *channel)
@@ -21,6 +42,8 @@ void tw_pub_channel_fini(struct tw_pub_channel *channel)
 	tw_bus_reader_close(channel->bus);
 	channel->bus = NULL;
 	tw_slab_fini(&channel->slab);
+	free(channel->marks);
+	channel->marks = NULL;
 }
 
 static void set_state(struct tw_pub_channel *channel, enum tw_pub_state state)
@@ -87,6 +110,7 @@ static void post(struct tw_pub_channel *channel, const struct tw_pack_dgram *dgr
 	for (unsigned int i = 0; i < n; i++) {
 		out[i] = (struct tw_tx_dgram){ .data = dgrams[i].data,
 					       .len_bytes = dgrams[i].len_bytes };
+		tw_bucket_charge(&channel->bucket, dgrams[i].len_bytes);
 	}
 	tw_tx_post(channel->tx, channel->endpoint, out, n);
 	channel->posted += n;
@@ -118,6 +142,7 @@ static int begin(struct tw_pub_channel *channel, uint64_t now_ns, struct tw_erro
 		return tw_fail(err, rc, "channel %u: history: %zu bytes: too small", conf.channel,
 			       channel->slab.size_bytes);
 	}
+	tw_history_index_begin(&channel->index);
 	tw_pack_init(&channel->pack, &conf, &channel->history, now_ns);
 	channel->seen.stalls = channel->seen.holes = 0;
 	channel->seen.hole_msgs = channel->seen.malformed_msgs = 0;
@@ -243,6 +268,14 @@ static void count(struct tw_pub_channel *channel, const struct tw_pack_dgram *dg
 	tw_counter_set(&channel->counters, TW_PUB_CHANNEL_next_seq, channel->pack.next_msg_seq);
 }
 
+/* For reads by message number: one of each batch is enough. */
+static void note_first(struct tw_pub_channel *channel, const struct tw_pack_dgram *dgram)
+{
+	struct tw_wire_hdr hdr;
+	memcpy(&hdr, dgram->data, sizeof(hdr)); /* our own store: nothing to wait for */
+	tw_history_index_note(&channel->index, hdr.log_pos, hdr.first_msg_seq);
+}
+
 /* Nothing was packed: has the session ended, or has another begun? */
 static bool idle_turn(struct tw_pub_channel *channel, uint64_t now_ns)
 {
@@ -268,6 +301,20 @@ static bool idle_turn(struct tw_pub_channel *channel, uint64_t now_ns)
 	return false;
 }
 
+/* Datagrams that the rate limit lets go now, if they are as large as any. */
+static unsigned int rate_room(struct tw_pub_channel *channel, uint64_t now_ns)
+{
+	struct tw_bucket *bucket = &channel->bucket;
+	if (bucket->bytes_per_s == 0) {
+		return TW_TX_BATCH;
+	}
+	if (tw_bucket_open_ns(bucket, now_ns) > now_ns) {
+		return 0;
+	}
+	uint64_t whole = (uint64_t)bucket->tokens_bytes / channel->conf.mtu_bytes;
+	return whole == 0 ? 1 : whole < TW_TX_BATCH ? (unsigned int)whole : TW_TX_BATCH;
+}
+
 bool tw_pub_channel_turn(struct tw_pub_channel *channel, uint64_t now_ns)
 {
 	if (channel->bus == NULL) {
@@ -279,10 +326,14 @@ bool tw_pub_channel_turn(struct tw_pub_channel *channel, uint64_t now_ns)
 		tw_counter_add(&channel->counters, TW_PUB_CHANNEL_history_stalls, 1);
 		return false;
 	}
+	unsigned int room = rate_room(channel, now_ns);
+	if (room == 0) {
+		tw_counter_add(&channel->counters, TW_PUB_CHANNEL_rate_stalls, 1);
+		return false;
+	}
 	struct tw_pack_dgram dgrams[TW_TX_BATCH];
 	uint64_t wall_ns = tw_wall_ns();
-	int n = tw_pack_poll(&channel->pack, from_bus, channel->bus, now_ns, wall_ns, dgrams,
-			     TW_TX_BATCH);
+	int n = tw_pack_poll(&channel->pack, from_bus, channel->bus, now_ns, wall_ns, dgrams, room);
 	if (n == 0) {
 		return idle_turn(channel, now_ns);
 	}
@@ -298,6 +349,7 @@ bool tw_pub_channel_turn(struct tw_pub_channel *channel, uint64_t now_ns)
 		}
 		return true;
 	}
+	note_first(channel, &dgrams[0]);
 	tw_history_publish(&channel->history);
 	if (!tw_pack_carries(&channel->pack)) {
 		tw_bus_release(channel->bus); /* only now: all of it has been posted */

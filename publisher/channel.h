@@ -5,7 +5,8 @@
  * Gate      the publisher is the bus's gate: it releases what it has read only after posting it, so
  *           that whoever comes after it sends again what it may not have sent.  Subscribers drop
  *           what they have twice.
- * Threads   all of it is the hot thread's, but tw_pub_channel_note(), which is the main one's.
+ * Threads   all of it is the hot thread's, but tw_pub_channel_note(), which is the main one's, and
+ *           `view` and `index`, which the repair service reads by the rules of their headers.
  * Ordering  PU1 pairs with PU2, PU3 with PU4: `note` belongs to the hot thread while `note_full` is
  *           false, to the main thread while it is true.
  * Kernel    the hot thread enters it for a bus file to be opened or closed, at most every 10 ms and
@@ -17,11 +18,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/bucket.h"
 #include "base/bus.h"
 #include "base/counters.h"
 #include "base/slab.h"
 #include "fabric/fabric.h"
-#include "protocol/history.h"
+#include "protocol/history_read.h"
 #include "protocol/pack.h"
 
 #define TW_PUB_SENDS 256u /* posts whose sends may be under way at once; a power of two */
@@ -40,6 +42,7 @@ struct tw_pub_channel_conf { /* const after init */
 	uint32_t publisher_base; /* the life goes into the low 16 bits */
 	uint32_t mtu_bytes;      /* a multiple of 64 */
 	uint64_t heartbeat_min_ns, heartbeat_max_ns;
+	uint64_t max_bytes_per_s, burst_bytes; /* 0: no limit */
 };
 
 struct tw_pub_send {     /* one post */
@@ -62,8 +65,12 @@ struct tw_pub_channel {
 	int refused_code; /* status behind REFUSED: a repetition is not noted again */
 	struct tw_counters counters;
 	struct tw_counters lines[TW_FABRIC_MAX_LINES];
-	struct tw_slab slab; /* control line and log */
+	struct tw_slab slab;     /* control line and log */
+	struct tw_bucket bucket; /* max_bytes_per_s */
 	struct tw_history history;
+	struct tw_history_view view; /* const after init */
+	struct tw_history_index index;
+	struct tw_history_mark *marks; /* of the index */
 	struct tw_pack pack;
 	struct {
 		uint64_t stalls, holes, hole_msgs, malformed_msgs;
@@ -75,7 +82,7 @@ struct tw_pub_channel {
 	struct tw_error note;
 };
 
-/* Allocates the history log.  Counters and tx are set by the caller before the first turn. */
+/* Allocates the history log and its index.  Counters and tx are set by the caller before the first turn. */
 int tw_pub_channel_init(struct tw_pub_channel *channel, const struct tw_pub_channel_conf *conf,
 			uint64_t history_bytes, struct tw_error *err) TW_MUST_USE;
 /* Gives the bus back.  A zeroed channel is fine. */

@@ -62,6 +62,10 @@ static int open_counters(struct tw_publisher *pub, struct tw_error *err)
 					  &pub->channels[i].lines[l], err);
 		}
 	}
+	if (rc == TW_OK && pub->conf->repairs) {
+		rc = tw_pub_repair_counters(&pub->repair, pub->stats, pub->conf->repair_clients,
+					    err);
+	}
 	return rc == TW_OK ? tw_stats_seal(pub->stats, err) : rc;
 }
 
@@ -76,6 +80,8 @@ static int open_channels(struct tw_publisher *pub, uint32_t index, struct tw_err
 			.mtu_bytes = pub->mtu_bytes,
 			.heartbeat_min_ns = (uint64_t)pub->conf->heartbeat_min_us * 1000,
 			.heartbeat_max_ns = (uint64_t)pub->conf->heartbeat_ms * 1000000,
+			.max_bytes_per_s = (uint64_t)pub->conf->max_mbps * 125000,
+			.burst_bytes = (uint64_t)pub->conf->burst_kbytes * 1024,
 		};
 		int rc = tw_pub_channel_init(&pub->channels[i], &conf, pub->conf->history_bytes,
 					     err);
@@ -169,6 +175,10 @@ int tw_publisher_open(struct tw_publisher **pub_p, struct tw_site *site, uint32_
 		goto undo_pub;
 	}
 	rc = open_transmitter(pub, index, err);
+	if (rc == TW_OK && pub->conf->repairs) {
+		rc = tw_pub_repair_open(&pub->repair, site, pub->conf, pub->channels,
+					pub->conf->channel_count, err);
+	}
 	if (rc != TW_OK) {
 		goto undo_pub;
 	}
@@ -185,7 +195,8 @@ void tw_publisher_close(struct tw_publisher *pub)
 	if (pub == NULL) {
 		return;
 	}
-	tw_tx_close(pub->tx); /* first: sends may still read the history */
+	tw_pub_repair_close(&pub->repair); /* reads histories, writes counters */
+	tw_tx_close(pub->tx);              /* sends may still read histories */
 	for (uint32_t i = 0; pub->channels != NULL && i < pub->conf->channel_count; i++) {
 		tw_pub_channel_fini(&pub->channels[i]);
 	}
@@ -195,6 +206,25 @@ void tw_publisher_close(struct tw_publisher *pub)
 	free(pub->channels);
 	free(pub->logged);
 	free(pub);
+}
+
+static void describe_repair(const struct tw_publisher *pub, char text[LINE_BYTES])
+{
+	const struct tw_site_publisher *conf = pub->conf;
+	if (!conf->repairs) {
+		(void)snprintf(text, LINE_BYTES, "repair: none: %s",
+			       conf->repair_port == 0
+				       ? "repair_port is 0"
+				       : "subscriber.repair does not name this publisher");
+		return;
+	}
+	char rate[64] = "";
+	if (conf->repair_max_mbps != 0) {
+		(void)snprintf(rate, sizeof(rate), ", %u Mbit/s", conf->repair_max_mbps);
+	}
+	(void)snprintf(text, LINE_BYTES, "repair: TCP " IPV4_FMT ":%u, up to %u subscribers%s",
+		       IPV4_ARGS(pub->host->address), tw_read_server_port(pub->repair.server),
+		       conf->repair_clients, rate);
 }
 
 void tw_publisher_describe(const struct tw_publisher *pub, void (*line)(const char *text))
@@ -221,6 +251,8 @@ void tw_publisher_describe(const struct tw_publisher *pub, void (*line)(const ch
 	} else {
 		snprintf(text, sizeof(text), "idle: %s; not pinned", pub->idle_why);
 	}
+	line(text);
+	describe_repair(pub, text);
 	line(text);
 	for (uint32_t i = 0; i < pub->conf->channel_count; i++) {
 		const struct tw_site_channel *c = site_channel(pub, i);
@@ -294,4 +326,5 @@ void tw_publisher_tick(void *ctx)
 	for (uint32_t i = 0; i < pub->conf->channel_count; i++) {
 		log_changes(&pub->channels[i], &pub->logged[i]);
 	}
+	tw_pub_repair_tick(&pub->repair);
 }

@@ -1,6 +1,7 @@
 /* The publisher: sends the channels of one configuration entry.
  *
- * Threads   one hot thread turns over all channels; the main thread opens, ticks, joins, prints. */
+ * Threads   one hot thread turns over all channels; the repair service, where there is one, has its
+ *           own; the main thread opens, ticks, joins, prints. */
 #ifndef TW_PUBLISHER_PUBLISHER_H
 #define TW_PUBLISHER_PUBLISHER_H
 
@@ -12,6 +13,7 @@
 #include "base/cpu.h"
 #include "config/config.h"
 #include "publisher/channel.h"
+#include "publisher/repair.h"
 
 struct tw_publisher {
 	/* const after open */
@@ -28,6 +30,7 @@ struct tw_publisher {
 	struct tw_counters loop;
 	struct tw_tx *tx;
 	struct tw_pub_channel *channels; /* conf->channel_count of them */
+	struct tw_pub_repair repair;     /* conf->repairs: from start to join */
 	pthread_t thread;
 	bool started;
 	int hot_status; /* of the hot thread, after join */

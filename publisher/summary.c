@@ -79,6 +79,7 @@ static void put_channel(FILE *out, const struct tw_site_channel *site,
 	put_counter(out, "hole_messages", c, TW_PUB_CHANNEL_hole_messages);
 	put_counter(out, "malformed_messages", c, TW_PUB_CHANNEL_malformed_messages);
 	put_counter(out, "history_stalls", c, TW_PUB_CHANNEL_history_stalls);
+	put_counter(out, "rate_stalls", c, TW_PUB_CHANNEL_rate_stalls);
 	put_counter(out, "history_bytes", c, TW_PUB_CHANNEL_history_bytes);
 	fputs(",\"lines\":[", out);
 	for (unsigned int l = 0; l < site->lines; l++) {
@@ -87,6 +88,65 @@ static void put_channel(FILE *out, const struct tw_site_channel *site,
 	fputc(']', out);
 	put_hist(out, "feedhandler_to_sent", &c->hists[TW_PUB_CHANNEL_HIST_feedhandler_to_sent]);
 	fputc('}', out);
+}
+
+static void put_client(FILE *out, const struct tw_pub_repair *repair, uint32_t client)
+{
+	const struct tw_counters *c = &repair->clients[client];
+	struct tw_read_client_info info;
+	tw_read_server_client(repair->server, client, &info);
+	fputs("{\"name\":", out);
+	put_string(out, info.name);
+	fprintf(out, ",\"address\":\"%u.%u.%u.%u\"", info.addr >> 24, info.addr >> 16 & 255u,
+		info.addr >> 8 & 255u, info.addr & 255u);
+	put_counter(out, "logins", c, TW_READ_CLIENT_logins);
+	put_counter(out, "reads", c, TW_READ_CLIENT_reads);
+	put_counter(out, "replies", c, TW_READ_CLIENT_replies);
+	put_counter(out, "bytes", c, TW_READ_CLIENT_bytes);
+	put_counter(out, "gone", c, TW_READ_CLIENT_gone);
+	put_counter(out, "busy", c, TW_READ_CLIENT_busy);
+	put_counter(out, "refused", c, TW_READ_CLIENT_refused);
+	put_counter(out, "paced", c, TW_READ_CLIENT_paced);
+	put_counter(out, "dropped", c, TW_READ_CLIENT_dropped);
+	put_counter(out, "revoked", c, TW_READ_CLIENT_revoked);
+	fputc('}', out);
+}
+
+static void put_repair(FILE *out, const struct tw_publisher *pub)
+{
+	const struct tw_pub_repair *repair = &pub->repair;
+	const struct tw_counters *c = &repair->counters;
+	if (repair->server == NULL) {
+		fputs(",\"repair\":null", out);
+		return;
+	}
+	fprintf(out, ",\"repair\":{\"port\":%u", tw_read_server_port(repair->server));
+	put_counter(out, "connections", c, TW_READ_SERVER_connections);
+	put_counter(out, "logins", c, TW_READ_SERVER_logins);
+	put_counter(out, "clients_max", c, TW_READ_SERVER_clients_max);
+	put_counter(out, "refused_environment", c, TW_READ_SERVER_refused_environment);
+	put_counter(out, "refused_version", c, TW_READ_SERVER_refused_version);
+	put_counter(out, "refused_full", c, TW_READ_SERVER_refused_full);
+	put_counter(out, "reads", c, TW_READ_SERVER_reads);
+	put_counter(out, "replies", c, TW_READ_SERVER_replies);
+	put_counter(out, "bytes", c, TW_READ_SERVER_bytes);
+	put_counter(out, "gone", c, TW_READ_SERVER_gone);
+	put_counter(out, "busy", c, TW_READ_SERVER_busy);
+	put_counter(out, "refused", c, TW_READ_SERVER_refused);
+	put_counter(out, "paced", c, TW_READ_SERVER_paced);
+	put_counter(out, "malformed", c, TW_READ_SERVER_malformed);
+	put_counter(out, "timeouts", c, TW_READ_SERVER_timeouts);
+	put_counter(out, "revoked", c, TW_READ_SERVER_revoked);
+	fputs(",\"clients\":[", out);
+	bool first = true;
+	for (uint32_t i = 0; i < repair->max_clients; i++) {
+		if (tw_counter_get(&repair->clients[i], TW_READ_CLIENT_logins) != 0) {
+			fputs(first ? "" : ",", out);
+			put_client(out, repair, i);
+			first = false;
+		}
+	}
+	fputs("]}", out);
 }
 
 void tw_publisher_summary(const struct tw_publisher *pub, FILE *out)
@@ -102,6 +162,7 @@ void tw_publisher_summary(const struct tw_publisher *pub, FILE *out)
 	put_counter(out, "empty_turns", &pub->loop, TW_LOOP_empty_turns);
 	put_counter(out, "slow_turns", &pub->loop, TW_LOOP_slow_turns);
 	put_counter(out, "max_turn_ns", &pub->loop, TW_LOOP_max_turn_ns);
+	put_repair(out, pub);
 	fputs(",\"channels\":[", out);
 	for (uint32_t i = 0; i < pub->conf->channel_count; i++) {
 		fputs(i == 0 ? "" : ",", out);

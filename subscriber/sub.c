@@ -79,6 +79,19 @@ static void arb_conf(const struct tw_sub *sub, uint32_t site_idx, struct tw_arb_
 		.store_dgrams = site->subscriber.store_dgrams,
 		.mtu_bytes = site->fabric.mtu_bytes,
 	};
+	struct tw_repair_conf repair;
+	out->repair = tw_sub_repair_conf(sub, site_idx, &repair);
+}
+
+/* Bytes of the channel's ladder; 0: it has none, < 0: its settings make no sense. */
+static int64_t repair_bytes(const struct tw_sub *sub, uint32_t site_idx,
+			    struct tw_repair_conf *conf)
+{
+	if (!tw_sub_repair_conf(sub, site_idx, conf)) {
+		return 0;
+	}
+	size_t bytes = tw_repair_size(conf);
+	return bytes == 0 ? -1 : (int64_t)bytes;
 }
 
 static size_t round_up(size_t bytes, size_t to)
@@ -96,6 +109,7 @@ static int lay_out(struct tw_sub *sub, uint64_t now_ns, struct tw_error *err)
 	size_t lines_at = channels_at + plan->channel_count * sizeof(struct tw_sub_channel);
 	size_t at = lines_at + plan->line_count * sizeof(struct tw_sub_line);
 	struct tw_arb_conf conf;
+	struct tw_repair_conf repair;
 
 	size_t bytes = at;
 	for (uint32_t i = 0; i < plan->channel_count; i++) {
@@ -111,6 +125,13 @@ static int lay_out(struct tw_sub *sub, uint64_t now_ns, struct tw_error *err)
 					 sizeof(sources[0]),
 				 TW_CACHE_LINE_BYTES);
 		bytes += round_up(arb_bytes, TW_CACHE_LINE_BYTES);
+		int64_t ladder_bytes = repair_bytes(sub, plan->channels[i], &repair);
+		if (ladder_bytes < 0) {
+			return tw_fail(err, TW_ECONFIG,
+				       "channel %u: repair ladder: settings out of range",
+				       conf.channel);
+		}
+		bytes += round_up((size_t)ladder_bytes, TW_CACHE_LINE_BYTES);
 	}
 	int rc = tw_slab_init(&sub->slab, bytes, err);
 	if (rc < 0) {
@@ -136,6 +157,18 @@ static int lay_out(struct tw_sub *sub, uint64_t now_ns, struct tw_error *err)
 				       tw_strstatus(rc));
 		}
 		at += round_up(arb_bytes, TW_CACHE_LINE_BYTES);
+		size_t ladder_bytes = (size_t)repair_bytes(sub, plan->channels[i], &repair);
+		if (ladder_bytes > 0) {
+			rc = tw_repair_init(&channel->repair, sub->slab.base + at, ladder_bytes,
+					    &repair, channel->arb);
+			channel->server_count =
+				tw_sub_repair_servers(plan, plan->channels[i], channel->servers);
+		}
+		if (rc < 0) {
+			return tw_fail(err, rc, "channel %u: repair ladder: %s", conf.channel,
+				       tw_strstatus(rc));
+		}
+		at += round_up(ladder_bytes, TW_CACHE_LINE_BYTES);
 		channel->lines = channel->alive = (uint8_t)conf.lines;
 		for (uint32_t l = 0; l < conf.lines; l++) {
 			struct tw_sub_line *line = &sub->lines[sub->line_count++];
@@ -175,6 +208,9 @@ static int open_counters(struct tw_sub *sub, struct tw_error *err)
 		(void)snprintf(label, sizeof(label), "channel %u line %c", line->channel->id,
 			       'a' + line->line);
 		rc = tw_stats_add(sub->stats, TW_SET_sub_line, label, &line->counters, err);
+	}
+	if (rc >= 0) {
+		rc = tw_sub_repair_counters(sub, err);
 	}
 	return rc < 0 ? rc : tw_stats_seal(sub->stats, err);
 }
@@ -236,6 +272,10 @@ static int open_planned(struct tw_sub *sub, struct tw_error *err)
 	if (rc < 0) {
 		return rc;
 	}
+	rc = tw_sub_repair_open(sub, err);
+	if (rc < 0) {
+		return rc;
+	}
 	sub->clock.counters = sub->counters;
 	rc = tw_sub_clock_join(&sub->clock, err);
 	sub->clock_joined = rc >= 0;
@@ -278,6 +318,7 @@ void tw_sub_close(struct tw_sub *sub)
 	if (sub->clock_joined) {
 		tw_sub_clock_leave(&sub->clock);
 	}
+	tw_reader_close(sub->reader); /* writes counters */
 	tw_rx_close(sub->rx);
 	tw_stats_close(sub->stats, true);
 	tw_slab_fini(&sub->slab);

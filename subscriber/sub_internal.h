@@ -17,7 +17,9 @@
 #include "base/slab.h"
 #include "config/config.h"
 #include "fabric/fabric.h"
+#include "fabric/reader.h"
 #include "protocol/arb.h"
+#include "protocol/repair.h"
 #include "tidewire/sub.h"
 
 /* What was handed out and not yet released is accounted in so many (channel, receive stamp) pairs;
@@ -26,6 +28,8 @@
 
 /* Longest sleep of tw_sub_idle() in event mode. */
 #define TW_SUB_IDLE_NS 10000000ull
+/* Longest sleep while a read is under way. */
+#define TW_SUB_REPLY_NS 200000ull
 
 /* What a configuration means on this host: everything that open decides before it touches the
  * network.  `tw-subscribe --check` stops here. */
@@ -39,6 +43,7 @@ struct tw_sub_plan {
 	char host_why[128];
 	char transport_why[128];
 	char idle_why[128];
+	char repair_text[256];
 };
 int tw_sub_plan_make(struct tw_sub_plan *plan, const struct tw_sub_conf *conf,
 		     struct tw_error *err) TW_MUST_USE;
@@ -64,11 +69,15 @@ struct tw_sub_channel {
 	uint64_t next_seq; /* after what was handed out */
 	uint64_t gap_end;  /* a gap is open while next_seq is below */
 	uint32_t source_count;
-	uint16_t id;       /* const after open */
-	uint8_t lines;     /* const after open */
-	uint8_t alive;     /* lines whose endpoint works */
-	bool down;         /* DOWN is due or was handed out */
-	uint32_t site_idx; /* const after open */
+	uint16_t id;                            /* const after open */
+	uint8_t lines;                          /* const after open */
+	uint8_t alive;                          /* lines whose endpoint works */
+	bool down;                              /* DOWN is due or was handed out */
+	uint32_t site_idx;                      /* const after open */
+	bool repairing;                         /* a gap is open, or a read under way */
+	struct tw_repair *repair;               /* NULL: there is nobody to ask; const after open */
+	uint8_t servers[TW_REPAIR_MAX_SERVERS]; /* the ladder's, by the reader's number; const */
+	uint32_t server_count;
 	struct tw_sub_line *line[TW_MAX_LINES];
 	struct tw_error error; /* why it is down */
 };
@@ -99,6 +108,14 @@ struct tw_sub {
 	struct tw_sub_channel *failing; /* DOWN is due */
 	bool store_borrowed;            /* this call handed out bytes of a reorder store */
 
+	bool repair_due;                      /* this call has not had its turn of repair */
+	bool reply_held;                      /* `reply` is not given back yet */
+	uint32_t repairing;                   /* channels that are */
+	struct tw_sub_channel *reply_channel; /* its ladder is walking `reply`; NULL: walked */
+	uint64_t reply_ns;                    /* wall clock when it was begun */
+	uint32_t servers_up, repair_cursor;
+	struct tw_read_done reply;
+
 	uint32_t batch_at, batch_count;
 	struct tw_sub_line *batch_line; /* NULL: no batch is outstanding */
 	uint32_t cursor;                /* endpoint to poll next */
@@ -111,6 +128,7 @@ struct tw_sub {
 
 	/* const after open */
 	struct tw_rx *rx;
+	struct tw_reader *reader; /* NULL: no channel has a repair server */
 	struct tw_sub_channel *channels;
 	struct tw_sub_line *lines;
 	uint32_t mtu_bytes;
@@ -119,6 +137,7 @@ struct tw_sub {
 	uint64_t gap_wait_ns; /* longest sleep while a gap is open */
 	uint64_t timer_ns;    /* longest sleep otherwise: arbiters watch for silent lines */
 	struct tw_counters counters, loop;
+	struct tw_counters servers[TW_READER_MAX_SERVERS]; /* of site->subscriber.repair */
 
 	struct tw_rx_dgram batch[TW_RX_BATCH];
 	struct tw_sub_mark marks[TW_SUB_MARKS];
@@ -132,5 +151,23 @@ struct tw_sub {
 	char name[TW_NAME_BYTES];
 	struct tw_error error;
 };
+
+/* Repair (sub_repair.c).  Which of site->subscriber.repair send a channel. */
+uint32_t tw_sub_repair_servers(const struct tw_sub_plan *plan, uint32_t site_idx,
+			       uint8_t out[TW_REPAIR_MAX_SERVERS]);
+/* Settings of a channel's ladder; false: there is nobody to ask. */
+bool tw_sub_repair_conf(const struct tw_sub *sub, uint32_t site_idx, struct tw_repair_conf *out);
+int tw_sub_repair_counters(struct tw_sub *sub, struct tw_error *err) TW_MUST_USE; /* before seal */
+int tw_sub_repair_open(struct tw_sub *sub, struct tw_error *err) TW_MUST_USE;     /* after it */
+/* Hot path.  After a channel with a ladder was pulled: whether it is still repairing. */
+void tw_sub_repair_refresh(struct tw_sub *sub, struct tw_sub_channel *channel);
+/* At the begin of a poll, while sub->reply_held: gives the reply back if it was walked to its end. */
+void tw_sub_repair_release(struct tw_sub *sub);
+/* Once in a poll while sub->repairing, with nothing half pulled: begins the next reply or asks. */
+void tw_sub_repair_turn(struct tw_sub *sub);
+/* While sub->reply_channel and nothing of a store is borrowed: gives its next datagram to the arbiter. */
+void tw_sub_repair_input(struct tw_sub *sub);
+/* How long the handle may sleep. */
+uint64_t tw_sub_repair_sleep_ns(const struct tw_sub *sub, uint64_t now_ns);
 
 #endif

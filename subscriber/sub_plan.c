@@ -103,6 +103,29 @@ static int check_channels(const struct tw_sub_plan *plan, struct tw_error *err)
 	return TW_OK;
 }
 
+/* Who is asked for what is missing, for people. */
+static void describe_repair(struct tw_sub_plan *plan)
+{
+	const struct tw_site *site = plan->site;
+	const size_t size = sizeof(plan->repair_text);
+	size_t len = 0;
+
+	if (site->subscriber.repair_count == 0) {
+		(void)snprintf(plan->repair_text, size,
+			       "by the other line alone: subscriber.repair is empty");
+		return;
+	}
+	for (uint32_t i = 0; i < site->subscriber.repair_count && len < size; i++) {
+		const struct tw_site_publisher *p = &site->publishers[site->subscriber.repair[i]];
+		uint32_t address = site->hosts[p->host].address;
+		int n = snprintf(plan->repair_text + len, size - len, "%s%s at %u.%u.%u.%u:%u",
+				 i == 0 ? "by " : ", ", p->name, address >> 24,
+				 address >> 16 & 255u, address >> 8 & 255u, address & 255u,
+				 p->repair_port);
+		len += n > 0 ? (size_t)n : 0;
+	}
+}
+
 int tw_sub_plan_make(struct tw_sub_plan *plan, const struct tw_sub_conf *conf, struct tw_error *err)
 {
 	memset(plan, 0, sizeof(*plan));
@@ -113,6 +136,10 @@ int tw_sub_plan_make(struct tw_sub_plan *plan, const struct tw_sub_conf *conf, s
 	rc = tw_site_load(&plan->site, conf->site_path, err);
 	if (rc < 0) {
 		return rc;
+	}
+	if (conf->start != TW_SUB_START_SITE) {
+		plan->site->subscriber.start =
+			conf->start == TW_SUB_START_LIVE ? TW_START_LIVE : TW_START_SESSION;
 	}
 	rc = tw_site_find_host(plan->site, conf->as, plan->host_why, err);
 	if (rc < 0) {
@@ -144,6 +171,7 @@ int tw_sub_plan_make(struct tw_sub_plan *plan, const struct tw_sub_conf *conf, s
 	plan->idle = tw_idle_resolve(plan->site->idle, tw_site_hot_threads(plan->site, plan->host),
 				     &why);
 	(void)snprintf(plan->idle_why, sizeof(plan->idle_why), "%s", why);
+	describe_repair(plan);
 	return TW_OK;
 undo_site:
 	tw_sub_plan_free(plan);

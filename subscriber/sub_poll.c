@@ -4,6 +4,7 @@
  * Hot       no allocation, lock, log or system call here beyond the fabric's own.
  * Resuming  what did not fit into the caller's array stays where it is: a run half handed out, an
  *           arbiter half pulled, a batch half read.  The next call goes on exactly there.
+ * Repair    one branch while nothing is missing; else see sub_repair.c.
  * Borrowing bytes of a datagram hold until its endpoint is polled again, bytes of a reorder store
  *           until that arbiter's next input; so a call that handed out either stops before that. */
 #include <string.h>
@@ -96,7 +97,10 @@ static void sample(const struct tw_sub_channel *channel, const struct tw_arb_run
 		       (int64_t)(run->recv_ns - run->send_ns));
 	if (UNLIKELY(run->fills_gap)) {
 		tw_hist_record(&hists[TW_SUB_CHANNEL_HIST_repair], (int64_t)run->gap_ns);
-		tw_counter_add(&channel->counters, TW_SUB_CHANNEL_repaired_by_line, run->count);
+		tw_counter_add(&channel->counters,
+			       run->repaired ? TW_SUB_CHANNEL_repaired_by_history
+					     : TW_SUB_CHANNEL_repaired_by_line,
+			       run->count);
 	}
 }
 
@@ -123,6 +127,7 @@ static void account(struct tw_sub_channel *channel, const struct tw_arb_run *run
 		tw_counter_add(counters, TW_SUB_CHANNEL_session_changes, 1);
 		tw_counter_set(counters, TW_SUB_CHANNEL_session, run->session);
 		channel->next_seq = run->first_seq;
+		tw_counter_set(counters, TW_SUB_CHANNEL_first_seq, run->first_seq);
 		channel->gap_end = 0;
 		tw_counter_set(counters, TW_SUB_CHANNEL_next_seq, channel->next_seq);
 		break;
@@ -147,6 +152,9 @@ static bool next_run(struct tw_sub *sub)
 
 	if (!tw_arb_next(channel->arb, &sub->run)) {
 		refresh_channel(channel);
+		if (channel->repair != NULL) {
+			tw_sub_repair_refresh(sub, channel);
+		}
 		sub->pulling = NULL;
 		return false;
 	}
@@ -393,6 +401,11 @@ static unsigned int drain(struct tw_sub *sub, struct tw_event *events, unsigned 
 			(void)next_run(sub);
 		} else if (UNLIKELY(sub->failing != NULL)) {
 			give_down(sub, events + n++);
+		} else if (UNLIKELY(sub->repair_due)) {
+			sub->repair_due = false;
+			tw_sub_repair_turn(sub);
+		} else if (UNLIKELY(sub->reply_channel != NULL) && !sub->store_borrowed) {
+			tw_sub_repair_input(sub);
 		} else if (sub->batch_line == NULL || sub->store_borrowed) {
 			break;
 		} else if (sub->batch_at < sub->batch_count) {
@@ -471,6 +484,10 @@ int tw_sub_poll(struct tw_sub *sub, struct tw_event *events, unsigned int max)
 
 	/* the status is an int, so more than that cannot be reported */
 	max = max > INT32_MAX ? INT32_MAX : max;
+	sub->repair_due = sub->repairing != 0;
+	if (UNLIKELY(sub->reply_held)) {
+		tw_sub_repair_release(sub);
+	}
 	unsigned int n = drain(sub, events, max);
 	for (uint32_t polls = 0; n == 0 && polls < sub->line_count; polls++) {
 		if (polls > 0) {
@@ -493,12 +510,16 @@ int tw_sub_poll(struct tw_sub *sub, struct tw_event *events, unsigned int max)
 static bool has_work(const struct tw_sub *sub)
 {
 	return sub->run_channel != NULL || sub->pulling != NULL || sub->failing != NULL ||
-	       sub->failing_status != 0 || sub->batch_line != NULL;
+	       sub->reply_channel != NULL || sub->failing_status != 0 || sub->batch_line != NULL;
 }
 
 /* How long it may sleep before an arbiter wants the time. */
 static uint64_t longest_sleep_ns(const struct tw_sub *sub)
 {
+	if (sub->repairing != 0) {
+		uint64_t ns = tw_sub_repair_sleep_ns(sub, tw_mono_ns());
+		return ns < sub->gap_wait_ns ? ns : sub->gap_wait_ns;
+	}
 	for (uint32_t i = 0; i < sub->channel_count; i++) {
 		const struct tw_sub_channel *channel = &sub->channels[i];
 		if (!channel->down && channel->next_seq < channel->gap_end) {

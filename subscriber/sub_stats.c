@@ -82,6 +82,10 @@ static void read_channel(const struct tw_sub_channel *channel, struct tw_sub_sta
 		.held_max = GET(held_max),
 		.store_full = GET(store_full),
 		.contradictions = GET(contradictions),
+		.repair_reads = GET(repair_reads),
+		.repair_bytes = GET(repair_bytes),
+		.repair_retries = GET(repair_retries),
+		.repair_failed = GET(repair_failed),
 	};
 #undef GET
 	for (uint32_t l = 0; l < channel->lines; l++) {
@@ -162,6 +166,7 @@ int tw_sub_info_read(const struct tw_sub *sub, struct tw_sub_info *out)
 		.cpu = host->cpu_subscriber,
 		.fault_active = sub->fault_active,
 		.accepts_replay = site->subscriber.accept_replay,
+		.repair = sub->plan.repair_text,
 	};
 
 	return give(out, out->size, &own, sizeof(own));

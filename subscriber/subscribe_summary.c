@@ -149,6 +149,7 @@ static void put_info(FILE *file, const struct tw_sub *sub)
 		{ "idle_why", info.idle_why },
 		{ "clock_source", info.clock_source },
 		{ "receive_stamp", info.receive_stamp },
+		{ "repair", info.repair },
 	};
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		fputc(',', file);
@@ -296,6 +297,10 @@ static void put_channel(FILE *file, const struct tw_sub *sub, const struct tw_ta
 	PUT(held_max);
 	PUT(store_full);
 	PUT(contradictions);
+	PUT(repair_reads);
+	PUT(repair_bytes);
+	PUT(repair_retries);
+	PUT(repair_failed);
 #undef PUT
 	fputs(",\"lines\":[", file);
 	for (unsigned int l = 0; l < 2 && stats.lines[l].present; l++) {

@@ -36,6 +36,8 @@ static const char help[] =
 	"      --until-end       leave when every channel's session has ended; exit status 1 "
 	"where\n"
 	"                        anything was lost\n"
+	"      --start WHERE     session: from its first message; live: from the first one heard\n"
+	"                        (default: as the site says)\n"
 	"      --summary FILE    write the summary there; default: standard error, or with\n"
 	"                        --format none standard output\n"
 	"      --name NAME       of the counter file under run_dir (default: sub-PID)\n"
@@ -119,6 +121,7 @@ enum option_id {
 	OPT_UNTIL_END,
 	OPT_SUMMARY,
 	OPT_NAME,
+	OPT_START,
 	OPT_CHECK,
 	OPT_HELP,
 	OPT_VERSION
@@ -134,6 +137,7 @@ static const struct option long_options[] = {
 	{ "until-end", no_argument, NULL, OPT_UNTIL_END },
 	{ "summary", required_argument, NULL, OPT_SUMMARY },
 	{ "name", required_argument, NULL, OPT_NAME },
+	{ "start", required_argument, NULL, OPT_START },
 	{ "check", no_argument, NULL, OPT_CHECK },
 	{ "help", no_argument, NULL, OPT_HELP },
 	{ "version", no_argument, NULL, OPT_VERSION },
@@ -156,6 +160,18 @@ static int add_channel(struct options *options, const char *text)
 }
 
 /* One option; an exit status, or -1 to go on. */
+static bool parse_start(const char *text, uint32_t *start)
+{
+	if (strcmp(text, "session") == 0) {
+		*start = TW_SUB_START_SESSION;
+	} else if (strcmp(text, "live") == 0) {
+		*start = TW_SUB_START_LIVE;
+	} else {
+		return false;
+	}
+	return true;
+}
+
 static int take_option(struct options *options, int id, const char *value)
 {
 	switch (id) {
@@ -187,6 +203,10 @@ static int take_option(struct options *options, int id, const char *value)
 	case OPT_NAME:
 		options->conf.name = value;
 		return -1;
+	case OPT_START:
+		return parse_start(value, &options->conf.start)
+			       ? -1
+			       : usage_error("--start: not session or live", value);
 	case OPT_CHECK:
 		options->check = true;
 		return -1;
@@ -235,6 +255,7 @@ static int check(const struct options *options)
 	printf("site %s, host %s (%s)\n", plan.site->name, plan.site->hosts[plan.host].name,
 	       plan.host_why);
 	printf("transport udp (%s)\nidle %s\n", plan.transport_why, plan.idle_why);
+	printf("repair %s\n", plan.repair_text);
 	for (uint32_t i = 0; i < plan.channel_count; i++) {
 		const struct tw_site_channel *channel = &plan.site->channels[plan.channels[i]];
 		printf("channel %u %s, %u line%s\n", channel->id, channel->name, channel->lines,
@@ -393,6 +414,7 @@ static void say_ready(struct program *program)
 	       info.host_why);
 	tw_log(TW_LOG_INFO, "transport %s: %s; idle %s: %s; clock %s", info.transport,
 	       info.transport_why, info.idle, info.idle_why, info.clock_source);
+	tw_log(TW_LOG_INFO, "repair %s", info.repair);
 	if (info.fault_active) {
 		tw_log(TW_LOG_WARNING, "alarm: the fault layer is active: datagrams are lost, "
 				       "doubled, reordered or delayed on purpose");

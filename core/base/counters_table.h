@@ -8,12 +8,16 @@
 #define TW_COUNTER_SETS(S)                                      \
 	S(loop, "a hot loop")                                   \
 	S(fh, "a feedhandler")                                  \
+	S(fh_line, "a line of a venue's live feed")             \
 	S(fh_channel, "a channel as the feedhandler writes it") \
 	S(pub_channel, "a channel as the publisher sends it")   \
 	S(pub_line, "one line of a channel at the publisher")   \
 	S(sub, "a subscriber handle")                           \
 	S(sub_channel, "a channel as a subscriber receives it") \
-	S(sub_line, "one line of a channel at a subscriber")
+	S(sub_line, "one line of a channel at a subscriber")    \
+	S(read_server, "the repair service of a publisher")     \
+	S(read_client, "a client of a repair service")          \
+	S(reader, "a repair server as a subscriber sees it")
 
 #define TW_COUNTERS_loop(C, H)                                                    \
 	C(loop, LOOP, turns, COUNTER, "", "turns of the loop")                    \
@@ -31,6 +35,17 @@
 	C(fh, FH, duplicate_messages, COUNTER, "", "messages that were already seen")            \
 	C(fh, FH, gaps, COUNTER, "", "gaps in the venue's sequence")                             \
 	C(fh, FH, missing_messages, COUNTER, "", "messages inside those gaps")                   \
+	C(fh, FH, packets_held, COUNTER, "", "packets held back behind a gap, of live lines")    \
+	C(fh, FH, held_packets, GAUGE, "", "packets that are held back")                         \
+	C(fh, FH, held_max, MAX, "", "most packets ever held back at once")                      \
+	C(fh, FH, store_full, COUNTER, "", "packets that found the store for them full")         \
+	C(fh, FH, rerequests, COUNTER, "", "requests for missing messages sent to servers")      \
+	C(fh, FH, rerequest_replies, COUNTER, "", "replies that brought messages")               \
+	C(fh, FH, rerequest_refused, COUNTER, "", "replies that nobody needs or asked for")      \
+	C(fh, FH, rerequest_timeouts, COUNTER, "", "requests that no server answered in time")   \
+	C(fh, FH, rerequest_given_up, COUNTER, "", "gaps that no server filled")                 \
+	C(fh, FH, unsequenced_packets, COUNTER, "", "packets without a number: no gap can show") \
+	C(fh, FH, ended_sessions, COUNTER, "", "sessions that the venue has ended")              \
 	C(fh, FH, session_changes, COUNTER, "", "venue session changes")                         \
 	C(fh, FH, venue_messages, COUNTER, "", "venue messages decoded")                         \
 	C(fh, FH, unknown_messages, COUNTER, "", "messages of an unknown type, passed over")     \
@@ -40,7 +55,28 @@
 	C(fh, FH, instruments_refused, COUNTER, "", "instruments refused: the table is full")    \
 	C(fh, FH, instruments_unlisted, COUNTER, "", "instruments that the directory lacks")     \
 	C(fh, FH, instruments, GAUGE, "", "instruments known")                                   \
+	C(fh, FH, unnamed_messages, COUNTER, "", "messages of an instrument not yet named")      \
+	C(fh, FH, other_markets, COUNTER, "", "statuses of a market that is not this venue")     \
+	C(fh, FH, orders, GAUGE, "", "live orders that are followed")                            \
+	C(fh, FH, orders_refused, COUNTER, "", "orders not followed: the table is full")         \
+	C(fh, FH, orders_repeated, COUNTER, "", "new orders with the id of a live one, dropped") \
+	C(fh, FH, unknown_executed, COUNTER, "", "executions of an unknown order")               \
+	C(fh, FH, unknown_priced, COUNTER, "", "executions with a price of an unknown order")    \
+	C(fh, FH, unknown_cancelled, COUNTER, "", "partial cancels of an unknown order")         \
+	C(fh, FH, unknown_deleted, COUNTER, "", "deletes of an unknown order")                   \
+	C(fh, FH, unknown_replaced, COUNTER, "", "replaces of an unknown order")                 \
 	H(fh, FH, exchange_to_feedhandler, "exchange timestamp to feedhandler")
+
+#define TW_COUNTERS_fh_line(C, H)                                                                  \
+	C(fh_line, FH_LINE, packets, COUNTER, "", "packets received")                              \
+	C(fh_line, FH_LINE, bytes, COUNTER, "bytes", "bytes of them")                              \
+	C(fh_line, FH_LINE, truncated, COUNTER, "", "packets longer than the buffer, dropped")     \
+	C(fh_line, FH_LINE, kernel_drops, COUNTER, "", "packets that the socket's buffer refused") \
+	C(fh_line, FH_LINE, unstamped, COUNTER, "", "packets without the kernel's receive time")   \
+	C(fh_line, FH_LINE, joins, COUNTER, "", "joins of the group, the first one too")           \
+	C(fh_line, FH_LINE, joins_failed, COUNTER, "", "joins that failed, or were found undone")  \
+	C(fh_line, FH_LINE, silent_ms, GAUGE, "ms", "time since the last packet, or the start")    \
+	C(fh_line, FH_LINE, receive_buffer_bytes, GAUGE, "bytes", "receive buffer granted")
 
 #define TW_COUNTERS_fh_channel(C, H)                                                               \
 	C(fh_channel, FH_CHANNEL, messages, COUNTER, "", "messages written to the bus")            \
@@ -59,6 +95,7 @@
 	C(pub_channel, PUB_CHANNEL, malformed_messages, COUNTER, "", "bus records refused")       \
 	C(pub_channel, PUB_CHANNEL, history_stalls, COUNTER, "",                                  \
 	  "turns that waited for sends to complete")                                              \
+	C(pub_channel, PUB_CHANNEL, rate_stalls, COUNTER, "", "turns that max_mbps made wait")    \
 	C(pub_channel, PUB_CHANNEL, session, GAUGE, "", "session number")                         \
 	C(pub_channel, PUB_CHANNEL, publisher, GAUGE, "", "this life's publisher number")         \
 	C(pub_channel, PUB_CHANNEL, next_seq, GAUGE, "", "number of the next message")            \
@@ -90,6 +127,12 @@
 	  "messages repaired from history")                                                        \
 	C(sub_channel, SUB_CHANNEL, repaired_by_snapshot, COUNTER, "",                             \
 	  "messages covered by a snapshot")                                                        \
+	C(sub_channel, SUB_CHANNEL, repair_reads, COUNTER, "", "reads from history asked for")     \
+	C(sub_channel, SUB_CHANNEL, repair_bytes, COUNTER, "bytes", "bytes that came of them")     \
+	C(sub_channel, SUB_CHANNEL, repair_retries, COUNTER, "",                                   \
+	  "reads of a range that had been asked for before")                                       \
+	C(sub_channel, SUB_CHANNEL, repair_failed, COUNTER, "",                                    \
+	  "reads that ended without bytes: gone, refused, too early, broken")                      \
 	C(sub_channel, SUB_CHANNEL, lost_ranges, COUNTER, "", "LOST ranges")                       \
 	C(sub_channel, SUB_CHANNEL, lost_messages, COUNTER, "", "messages inside LOST ranges")     \
 	C(sub_channel, SUB_CHANNEL, holes, COUNTER, "", "holes that the publisher announced")      \
@@ -102,6 +145,8 @@
 	C(sub_channel, SUB_CHANNEL, session, GAUGE, "", "session number")                          \
 	C(sub_channel, SUB_CHANNEL, session_changes, COUNTER, "", "sessions begun")                \
 	C(sub_channel, SUB_CHANNEL, sessions_ended, COUNTER, "", "ends of session")                \
+	C(sub_channel, SUB_CHANNEL, first_seq, GAUGE, "",                                          \
+	  "number of the session's first message that counts here")                                \
 	C(sub_channel, SUB_CHANNEL, next_seq, GAUGE, "", "number of the next message")             \
 	H(sub_channel, SUB_CHANNEL, exchange_to_feedhandler, "exchange timestamp to feedhandler")  \
 	H(sub_channel, SUB_CHANNEL, feedhandler_to_sent, "feedhandler to sent")                    \
@@ -142,6 +187,63 @@
 	C(sub_line, SUB_LINE, downs, COUNTER, "", "times the line went down")                     \
 	C(sub_line, SUB_LINE, up, GAUGE, "", "1 while the line is up")                            \
 	C(sub_line, SUB_LINE, receive_buffer_bytes, GAUGE, "bytes", "receive buffer granted")
+
+#define TW_COUNTERS_read_server(C, H)                                                              \
+	C(read_server, READ_SERVER, clients, GAUGE, "", "clients logged in")                       \
+	C(read_server, READ_SERVER, clients_max, MAX, "", "most clients ever logged in")           \
+	C(read_server, READ_SERVER, connections, COUNTER, "", "connections accepted")              \
+	C(read_server, READ_SERVER, logins, COUNTER, "", "logins")                                 \
+	C(read_server, READ_SERVER, refused_environment, COUNTER, "",                              \
+	  "logins of another site or environment")                                                 \
+	C(read_server, READ_SERVER, refused_version, COUNTER, "", "logins of another version")     \
+	C(read_server, READ_SERVER, refused_full, COUNTER, "", "logins beyond the most clients")   \
+	C(read_server, READ_SERVER, reads, COUNTER, "", "reads asked for")                         \
+	C(read_server, READ_SERVER, replies, COUNTER, "", "reads answered with datagrams")         \
+	C(read_server, READ_SERVER, bytes, COUNTER, "bytes", "datagram bytes in replies")          \
+	C(read_server, READ_SERVER, gone, COUNTER, "", "reads of what history has no more")        \
+	C(read_server, READ_SERVER, busy, COUNTER, "", "reads of what was not published yet")      \
+	C(read_server, READ_SERVER, refused, COUNTER, "", "reads of a channel that is not served") \
+	C(read_server, READ_SERVER, paced, COUNTER, "", "reads that waited for the rate limit")    \
+	C(read_server, READ_SERVER, malformed, COUNTER, "",                                        \
+	  "connections closed for breaking the protocol")                                          \
+	C(read_server, READ_SERVER, timeouts, COUNTER, "",                                         \
+	  "connections closed for being too slow to log in, to ask or to take a reply")            \
+	C(read_server, READ_SERVER, revoked, COUNTER, "",                                          \
+	  "connections closed for asking too much for too long")
+
+#define TW_COUNTERS_read_client(C, H)                                                              \
+	C(read_client, READ_CLIENT, connected, GAUGE, "", "1 while it is logged in")               \
+	C(read_client, READ_CLIENT, address, GAUGE, "", "its IPv4 address, as one number")         \
+	C(read_client, READ_CLIENT, logins, COUNTER, "", "logins")                                 \
+	C(read_client, READ_CLIENT, reads, COUNTER, "", "reads asked for")                         \
+	C(read_client, READ_CLIENT, replies, COUNTER, "", "reads answered with datagrams")         \
+	C(read_client, READ_CLIENT, bytes, COUNTER, "bytes", "datagram bytes in replies")          \
+	C(read_client, READ_CLIENT, gone, COUNTER, "", "reads of what history has no more")        \
+	C(read_client, READ_CLIENT, busy, COUNTER, "", "reads of what was not published yet")      \
+	C(read_client, READ_CLIENT, refused, COUNTER, "", "reads of a channel that is not served") \
+	C(read_client, READ_CLIENT, paced, COUNTER, "", "reads that waited for the rate limit")    \
+	C(read_client, READ_CLIENT, dropped, COUNTER, "",                                          \
+	  "times it was dropped: too slow, or breaking the protocol")                              \
+	C(read_client, READ_CLIENT, revoked, COUNTER, "",                                          \
+	  "times it was dropped for asking too much for too long")
+
+#define TW_COUNTERS_reader(C, H)                                                               \
+	C(reader, READER, up, GAUGE, "", "1 while logged in")                                  \
+	C(reader, READER, connects, COUNTER, "", "attempts to connect")                        \
+	C(reader, READER, logins, COUNTER, "", "logins")                                       \
+	C(reader, READER, logins_refused, COUNTER, "", "logins that the server refused")       \
+	C(reader, READER, failures, COUNTER, "", "connections that failed or broke")           \
+	C(reader, READER, timeouts, COUNTER, "",                                               \
+	  "connections given up: no connection, login or reply within time")                   \
+	C(reader, READER, malformed, COUNTER, "", "replies that break the protocol")           \
+	C(reader, READER, reads, COUNTER, "", "reads asked for")                               \
+	C(reader, READER, replies, COUNTER, "", "reads answered with datagrams")               \
+	C(reader, READER, bytes, COUNTER, "bytes", "datagram bytes in replies")                \
+	C(reader, READER, gone, COUNTER, "", "reads of what the server has no more")           \
+	C(reader, READER, refused, COUNTER, "", "reads refused, or asked while not logged in") \
+	C(reader, READER, busy, COUNTER, "", "reads that came too early")                      \
+	C(reader, READER, broken, COUNTER, "", "reads that ended with their connection")       \
+	H(reader, READER, round_trip, "read posted to reply whole")
 
 /* Counter and histogram enums of every set. */
 #define TW_C_ENUM(set, SET, name, kind, unit, help) TW_##SET##_##name,

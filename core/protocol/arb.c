@@ -8,7 +8,7 @@
  *           ever given up when it has come to the front.
  * Pulling   tw_arb_input() only judges a datagram; tw_arb_next() takes it in as soon as nothing that
  *           must leave first stands before it: a full store or a session that has to be flushed.
- * Bounds    slots and segments are fixed at init; what is taken in adds at most INPUT_SEGS segments,
+ * Bounds    slots and segments are fixed at init; what is taken in adds at most TW_ARB_INPUT_SEGS segments,
  *           whatever the datagram says. */
 #include "protocol/arb.h"
 
@@ -16,140 +16,9 @@
 
 #include "base/fail.h"
 #include "base/slab.h"
-#include "protocol/arb_line.h"
-#include "protocol/arb_segs.h"
+#include "protocol/arb_impl.h"
 
-#define INPUT_SEGS      4u /* more than one datagram can add: a gap before it, or a gap cut in three */
-#define DOWN_HEARTBEATS 3u
-
-/* The datagram in hand: given, but not yet taken in. */
-struct hand {
-	struct tw_dgram dgram;
-	uint64_t recv_ns;
-	uint32_t line;
-	bool held;
-};
-
-struct tw_arb {
-	struct tw_arb_conf conf;
-	uint64_t now_ns;
-	uint64_t session;      /* 0: none */
-	uint64_t left_session; /* a lower one has taken over from it */
-	uint64_t next_seq, known_end;
-	uint64_t final_seq; /* one past the last of an ended session, 0: not ended */
-	bool end_reported;
-	bool stale_heard; /* nothing but stale sessions since stale_since_ns */
-	uint64_t stale_since_ns;
-	uint64_t store_full, contradictions;
-	uint64_t gap_first_seq, gap_end_seq; /* GAP to report; equal: none */
-	uint32_t line_notices[TW_MAX_LINES]; /* enum tw_arb_run_type to report, 0: none */
-	uint32_t seg_limit;
-	struct hand hand;
-	struct tw_arb_line lines[TW_MAX_LINES];
-	struct tw_arb_segs segs;
-	struct tw_arb_slots slots;
-};
-
-static uint64_t min_seq(uint64_t a_seq, uint64_t b_seq)
-{
-	return tw_seq_before(a_seq, b_seq) ? a_seq : b_seq;
-}
-
-static uint64_t max_seq(uint64_t a_seq, uint64_t b_seq)
-{
-	return tw_seq_before(a_seq, b_seq) ? b_seq : a_seq;
-}
-
-/* --- memory ---------------------------------------------------------------------------------- */
-
-/* Offsets of the parts in the caller's memory. */
-struct layout {
-	size_t segs, ring, free_segs, slot_refs, free_slots, slots, total;
-	uint32_t seg_limit, ring_size, slot_count, slot_bytes;
-};
-
-static bool conf_holds(const struct tw_arb_conf *conf)
-{
-	return conf->lines >= 1 && conf->lines <= TW_MAX_LINES && conf->store_dgrams >= 1 &&
-	       conf->store_dgrams <= TW_ARB_STORE_MAX_DGRAMS &&
-	       conf->mtu_bytes > TW_WIRE_HDR_BYTES && conf->mtu_bytes <= TW_WIRE_DGRAM_MAX_BYTES &&
-	       conf->heartbeat_max_ns >= 1 &&
-	       conf->heartbeat_max_ns <= UINT64_MAX / DOWN_HEARTBEATS;
-}
-
-static size_t take_bytes(size_t *total, size_t bytes)
-{
-	size_t at = *total;
-	size_t line = TW_CACHE_LINE_BYTES;
-
-	*total += (bytes + line - 1) / line * line;
-	return at;
-}
-
-static struct layout lay_out(const struct tw_arb_conf *conf)
-{
-	struct layout lay = { .ring_size = 1 };
-
-	/* A held datagram and the gap before it make two segments; as much again for gaps that only
-	 * heartbeats have shown, holes, and datagrams that fill several gaps. */
-	lay.seg_limit = 4 * conf->store_dgrams + 2 * INPUT_SEGS;
-	while (lay.ring_size < lay.seg_limit + INPUT_SEGS) {
-		lay.ring_size *= 2;
-	}
-	/* One more than may be in use: a datagram that makes room for itself cannot use the slots
-	 * that this releases, their bytes are still being read. */
-	lay.slot_count = conf->store_dgrams + 1;
-	lay.slot_bytes = (conf->mtu_bytes - TW_WIRE_HDR_BYTES + TW_CACHE_LINE_BYTES - 1) /
-			 TW_CACHE_LINE_BYTES * TW_CACHE_LINE_BYTES;
-	(void)take_bytes(&lay.total, sizeof(struct tw_arb));
-	lay.segs = take_bytes(&lay.total, lay.ring_size * sizeof(struct tw_arb_seg));
-	lay.ring = take_bytes(&lay.total, lay.ring_size * sizeof(uint32_t));
-	lay.free_segs = take_bytes(&lay.total, lay.ring_size * sizeof(uint32_t));
-	lay.slot_refs = take_bytes(&lay.total, lay.slot_count * sizeof(uint32_t));
-	lay.free_slots = take_bytes(&lay.total, lay.slot_count * sizeof(uint32_t));
-	lay.slots = take_bytes(&lay.total, (size_t)lay.slot_count * lay.slot_bytes);
-	return lay;
-}
-
-size_t tw_arb_size(const struct tw_arb_conf *conf)
-{
-	return conf_holds(conf) ? lay_out(conf).total : 0;
-}
-
-int tw_arb_init(struct tw_arb **arb_p, void *memory, size_t size_bytes,
-		const struct tw_arb_conf *conf, uint64_t now_ns)
-{
-	*arb_p = NULL;
-	if (!conf_holds(conf) || memory == NULL || (uintptr_t)memory % TW_CACHE_LINE_BYTES != 0) {
-		return TW_EARG;
-	}
-	struct layout lay = lay_out(conf);
-	if (size_bytes < lay.total) {
-		return TW_EARG;
-	}
-	uint8_t *base = memory;
-	struct tw_arb *arb = memory;
-	memset(base, 0, lay.slots);
-	arb->conf = *conf;
-	arb->now_ns = now_ns;
-	arb->seg_limit = lay.seg_limit;
-	arb->segs.pool = (void *)(base + lay.segs);
-	arb->segs.ring = (void *)(base + lay.ring);
-	arb->segs.free_ids = (void *)(base + lay.free_segs);
-	tw_arb_segs_init(&arb->segs, lay.ring_size);
-	arb->slots.bytes = base + lay.slots;
-	arb->slots.refs = (void *)(base + lay.slot_refs);
-	arb->slots.free_ids = (void *)(base + lay.free_slots);
-	tw_arb_slots_init(&arb->slots, lay.slot_count, lay.slot_bytes);
-	for (uint32_t i = 0; i < conf->lines; i++) {
-		tw_arb_line_init(&arb->lines[i], now_ns);
-	}
-	*arb_p = arb;
-	return TW_OK;
-}
-
-/* Whether anything in [first_seq, end_seq), which begins past next_seq, has not been decided. */
-static bool any_missing(const struct tw_arb *arb, uint64_t first_seq, uint64_t end_seq)
+bool tw_arb_any_missing(const struct tw_arb *arb, uint64_t first_seq, uint64_t end_seq)
 {
 	if (tw_seq_before(arb->known_end, end_seq)) {
 		return true;
@@ -168,8 +37,9 @@ static bool any_missing(const struct tw_arb *arb, uint64_t first_seq, uint64_t e
 
 /* --- taking in ------------------------------------------------------------------------------- */
 
-/* Makes numbers up to `end_seq` known: what nobody has brought of them is a gap. */
-static void reveal(struct tw_arb *arb, uint64_t end_seq)
+/* Makes numbers up to `end_seq` known, before which lies what is behind `end`: what nobody has brought
+ * of them is a gap. */
+static void reveal(struct tw_arb *arb, uint64_t end_seq, const struct tw_arb_place *end)
 {
 	if (!tw_seq_before(arb->known_end, end_seq)) {
 		return;
@@ -180,23 +50,25 @@ static void reveal(struct tw_arb *arb, uint64_t end_seq)
 				  .slot = TW_ARB_NO_SLOT,
 				  .kind = TW_ARB_SEG_GAP,
 				  .in_gap = true };
-	(void)tw_arb_segs_insert(&arb->segs, arb->segs.count, &gap);
+	tw_arb_segs_reveal(&arb->segs, &gap, &arb->tail, end);
+	arb->gaps_seen++;
 	arb->gap_first_seq = gap.first_seq;
 	arb->gap_end_seq = gap.end_seq;
 	arb->known_end = end_seq;
+	arb->tail = *end;
 }
 
 /* Puts what is new of [first_seq, end_seq) into the list. */
 static void place(struct tw_arb *arb, const struct tw_arb_seg *like, struct tw_arb_cursor *cursor,
 		  uint64_t first_seq, uint64_t end_seq)
 {
-	reveal(arb, first_seq);
+	reveal(arb, first_seq, &cursor->begin_place);
 	uint32_t i = tw_seq_before(first_seq, arb->known_end)
 			     ? tw_arb_segs_find(&arb->segs, first_seq)
 			     : arb->segs.count;
 	while (i < arb->segs.count && tw_seq_before(first_seq, end_seq)) {
 		const struct tw_arb_seg *seg = tw_arb_segs_at(&arb->segs, i);
-		uint64_t stop_seq = min_seq(seg->end_seq, end_seq);
+		uint64_t stop_seq = tw_min_seq(seg->end_seq, end_seq);
 		i = seg->kind != TW_ARB_SEG_GAP ? i + 1
 						: tw_arb_segs_fill(&arb->segs, &arb->slots, i, like,
 								   cursor, first_seq, stop_seq);
@@ -205,27 +77,51 @@ static void place(struct tw_arb *arb, const struct tw_arb_seg *like, struct tw_a
 	if (tw_seq_before(first_seq, end_seq)) {
 		tw_arb_segs_append(&arb->segs, &arb->slots, like, cursor, first_seq, end_seq);
 		arb->known_end = end_seq;
+		arb->tail = cursor->end_place;
 	}
 }
 
-/* Numbers that the datagram in hand may decide: what is not delivered yet, up to a final END. */
-static bool hand_range(const struct tw_arb *arb, const struct tw_dgram *dgram, uint64_t *first_seq,
-		       uint64_t *end_seq)
+bool tw_arb_range(const struct tw_arb *arb, const struct tw_dgram *dgram, bool repair,
+		  uint64_t *first_seq, uint64_t *end_seq)
 {
-	*first_seq = max_seq(dgram->hdr->first_msg_seq, arb->next_seq);
+	*first_seq = tw_max_seq(dgram->hdr->first_msg_seq, arb->next_seq);
 	*end_seq = dgram->end_seq;
 	if (arb->final_seq != 0) {
-		*end_seq = min_seq(*end_seq, arb->final_seq);
+		*end_seq = tw_min_seq(*end_seq, arb->final_seq);
+	}
+	if (repair) {
+		*first_seq = tw_max_seq(*first_seq, arb->asked_first_seq);
+		*end_seq = tw_min_seq(*end_seq, tw_min_seq(arb->asked_end_seq, arb->known_end));
 	}
 	return tw_seq_before(*first_seq, *end_seq);
 }
 
-static void take_in_heartbeat(struct tw_arb *arb, const struct tw_wire_hdr *hdr)
+/* Where a datagram lies, and where the next one may begin; for a heartbeat both are the same. */
+static void find_places(struct tw_arb_cursor *cursor, const struct tw_dgram *dgram)
+{
+	const struct tw_wire_hdr *hdr = dgram->hdr;
+	bool heartbeat = (hdr->flags & TW_WIRE_HEARTBEAT) != 0;
+	/* beyond that, positions in bytes are none */
+	bool holds = hdr->log_pos < UINT64_MAX / TW_WIRE_UNIT_BYTES / 2;
+	uint32_t bytes = (uint32_t)hdr->header_bytes + hdr->payload_bytes;
+	uint32_t units = heartbeat ? 0 : (bytes + TW_WIRE_UNIT_BYTES - 1) / TW_WIRE_UNIT_BYTES;
+
+	cursor->begin_place =
+		(struct tw_arb_place){ holds ? hdr->log_pos : TW_ARB_NO_POS, hdr->publisher };
+	cursor->end_place = (struct tw_arb_place){ holds ? hdr->log_pos + units : TW_ARB_NO_POS,
+						   hdr->publisher };
+}
+
+static void take_in_heartbeat(struct tw_arb *arb, const struct tw_wire_hdr *hdr,
+			      const struct tw_arb_place *place)
 {
 	uint64_t end_seq = hdr->first_msg_seq;
 
 	if (arb->final_seq == 0) {
-		reveal(arb, end_seq);
+		reveal(arb, end_seq, place);
+		if (end_seq == arb->known_end) {
+			arb->tail = *place; /* a new publisher says where it goes on */
+		}
 		if ((hdr->flags & TW_WIRE_END) != 0 && end_seq == arb->known_end) {
 			arb->final_seq = end_seq;
 		}
@@ -234,27 +130,33 @@ static void take_in_heartbeat(struct tw_arb *arb, const struct tw_wire_hdr *hdr)
 
 static void take_in(struct tw_arb *arb)
 {
-	const struct hand *hand = &arb->hand;
+	const struct tw_arb_hand *hand = &arb->hand;
 	const struct tw_dgram *dgram = &hand->dgram;
 	const struct tw_wire_hdr *hdr = dgram->hdr;
 	struct tw_arb_cursor cursor = { .at = dgram->msgs,
 					.end = dgram->msgs + dgram->msgs_bytes,
 					.seq = hdr->first_msg_seq,
-					.end_seq = dgram->end_seq };
+					.end_seq = dgram->end_seq,
+					.first_seq = hdr->first_msg_seq };
 	struct tw_arb_seg like = { .slot = TW_ARB_NO_SLOT,
 				   .kind = TW_ARB_SEG_DATA,
 				   .line = (uint8_t)hand->line,
+				   .repaired = hand->repair,
 				   .send_ns = hdr->send_ns,
 				   .recv_ns = hand->recv_ns };
 	uint64_t first_seq;
 	uint64_t end_seq;
 
-	arb->lines[hand->line].end_seq = max_seq(arb->lines[hand->line].end_seq, dgram->end_seq);
+	if (!hand->repair) {
+		struct tw_arb_line *line = &arb->lines[hand->line];
+		line->end_seq = tw_max_seq(line->end_seq, dgram->end_seq);
+	}
+	find_places(&cursor, dgram);
 	if ((hdr->flags & TW_WIRE_HEARTBEAT) != 0) {
-		take_in_heartbeat(arb, hdr);
+		take_in_heartbeat(arb, hdr, &cursor.begin_place);
 		return;
 	}
-	if (!hand_range(arb, dgram, &first_seq, &end_seq)) {
+	if (!tw_arb_range(arb, dgram, hand->repair, &first_seq, &end_seq)) {
 		return;
 	}
 	if ((hdr->flags & TW_WIRE_HOLE) != 0) {
@@ -275,7 +177,7 @@ static void take_in(struct tw_arb *arb)
 
 static uint64_t down_ns(const struct tw_arb *arb)
 {
-	return DOWN_HEARTBEATS * arb->conf.heartbeat_max_ns;
+	return TW_ARB_DOWN_HEARTBEATS * arb->conf.heartbeat_max_ns;
 }
 
 /* Nothing of this session is there on the line. */
@@ -300,12 +202,17 @@ static bool line_is_past(const struct tw_arb *arb, const struct tw_arb_line *lin
 	       (line->idle_ns >= gap->seen_ns && line->idle_ns - gap->seen_ns >= wait_ns);
 }
 
-/* --- input ----------------------------------------------------------------------------------- */
-
-static void advance_clock(struct tw_arb *arb, uint64_t now_ns)
+bool tw_arb_lines_past(const struct tw_arb *arb, const struct tw_arb_seg *gap)
 {
-	arb->now_ns = now_ns > arb->now_ns ? now_ns : arb->now_ns;
+	for (uint32_t i = 0; i < arb->conf.lines; i++) {
+		if (!line_is_past(arb, &arb->lines[i], gap)) {
+			return false;
+		}
+	}
+	return true;
 }
+
+/* --- input ----------------------------------------------------------------------------------- */
 
 static uint64_t start_seq(const struct tw_arb *arb, const struct tw_wire_hdr *hdr)
 {
@@ -354,13 +261,27 @@ static enum tw_arb_result judge(struct tw_arb *arb, const struct tw_dgram *dgram
 	if (new_session) {
 		return hdr->first_msg_seq == start_seq(arb, hdr) ? TW_ARB_FIRST : TW_ARB_HELD;
 	}
-	if (!hand_range(arb, dgram, &first_seq, &end_seq)) {
+	if (!tw_arb_range(arb, dgram, false, &first_seq, &end_seq)) {
 		return TW_ARB_DUPLICATE;
 	}
 	if (first_seq == arb->next_seq) {
 		return TW_ARB_FIRST;
 	}
-	return any_missing(arb, first_seq, end_seq) ? TW_ARB_HELD : TW_ARB_DUPLICATE;
+	return tw_arb_any_missing(arb, first_seq, end_seq) ? TW_ARB_HELD : TW_ARB_DUPLICATE;
+}
+
+enum tw_arb_result tw_arb_judge_origin(const struct tw_arb *arb, const struct tw_wire_hdr *hdr)
+{
+	if (hdr->channel != arb->conf.channel) {
+		return TW_ARB_FOREIGN_CHANNEL;
+	}
+	if (hdr->environment != arb->conf.environment) {
+		return TW_ARB_FOREIGN_ENVIRONMENT;
+	}
+	if ((hdr->flags & TW_WIRE_REPLAY) != 0 && !arb->conf.accept_replay) {
+		return TW_ARB_FOREIGN_REPLAY;
+	}
+	return TW_ARB_FIRST;
 }
 
 enum tw_arb_result tw_arb_input(struct tw_arb *arb, uint32_t line_idx, const struct tw_dgram *dgram,
@@ -371,16 +292,11 @@ enum tw_arb_result tw_arb_input(struct tw_arb *arb, uint32_t line_idx, const str
 
 	TW_ASSERT(line_idx < arb->conf.lines && !arb->hand.held);
 	TW_ASSERT(arb->segs.count == 0 || tw_arb_segs_at(&arb->segs, 0)->kind == TW_ARB_SEG_GAP);
-	advance_clock(arb, now_ns);
+	tw_arb_advance_clock(arb, now_ns);
 	tw_arb_slots_recycle(&arb->slots);
-	if (hdr->channel != arb->conf.channel) {
-		return TW_ARB_FOREIGN_CHANNEL;
-	}
-	if (hdr->environment != arb->conf.environment) {
-		return TW_ARB_FOREIGN_ENVIRONMENT;
-	}
-	if ((hdr->flags & TW_WIRE_REPLAY) != 0 && !arb->conf.accept_replay) {
-		return TW_ARB_FOREIGN_REPLAY;
+	enum tw_arb_result origin = tw_arb_judge_origin(arb, hdr);
+	if (origin != TW_ARB_FIRST) {
+		return origin;
 	}
 	struct tw_arb_line *line = &arb->lines[line_idx];
 	if (is_stale(arb, hdr->session) && !takes_over(arb)) {
@@ -397,10 +313,10 @@ enum tw_arb_result tw_arb_input(struct tw_arb *arb, uint32_t line_idx, const str
 		tw_arb_line_count(line, hdr, arb->now_ns);
 	}
 	if (result == TW_ARB_DUPLICATE) {
-		line->end_seq = max_seq(line->end_seq, dgram->end_seq);
+		line->end_seq = tw_max_seq(line->end_seq, dgram->end_seq);
 		return result;
 	}
-	arb->hand = (struct hand){
+	arb->hand = (struct tw_arb_hand){
 		.dgram = *dgram, .recv_ns = recv_ns, .line = line_idx, .held = true
 	};
 	return result;
@@ -410,7 +326,7 @@ void tw_arb_idle(struct tw_arb *arb, uint32_t line_idx, uint64_t now_ns)
 {
 	TW_ASSERT(line_idx < arb->conf.lines);
 	struct tw_arb_line *line = &arb->lines[line_idx];
-	advance_clock(arb, now_ns);
+	tw_arb_advance_clock(arb, now_ns);
 	line->idle_ns = arb->now_ns;
 	line_silent(arb, line_idx);
 	tw_arb_line_settle(line, arb->conf.wait_ns, arb->now_ns);
@@ -428,7 +344,8 @@ static bool hand_has_room(const struct tw_arb *arb)
 {
 	const struct tw_wire_hdr *hdr = arb->hand.dgram.hdr;
 
-	if (!tw_seq_before(arb->next_seq, hdr->first_msg_seq)) {
+	/* one from history was let in because it has room */
+	if (arb->hand.repair || !tw_seq_before(arb->next_seq, hdr->first_msg_seq)) {
 		return true;
 	}
 	bool heartbeat = (hdr->flags & TW_WIRE_HEARTBEAT) != 0;
@@ -436,7 +353,7 @@ static bool hand_has_room(const struct tw_arb *arb)
 		return true;
 	}
 	bool needs_slot = !heartbeat && (hdr->flags & TW_WIRE_HOLE) == 0;
-	return arb->segs.count + INPUT_SEGS <= arb->seg_limit &&
+	return arb->segs.count + TW_ARB_INPUT_SEGS <= arb->seg_limit &&
 	       (!needs_slot || arb->slots.used < arb->conf.store_dgrams);
 }
 
@@ -454,15 +371,10 @@ static bool gives_up(struct tw_arb *arb, struct tw_arb_seg *gap)
 		arb->store_full++;
 		return true;
 	}
-	if (arb->now_ns - gap->seen_ns < arb->conf.wait_ns) {
+	if (arb->conf.repair || arb->now_ns - gap->seen_ns < arb->conf.wait_ns) {
 		return false;
 	}
-	for (uint32_t i = 0; i < arb->conf.lines; i++) {
-		if (!line_is_past(arb, &arb->lines[i], gap)) {
-			return false;
-		}
-	}
-	return true;
+	return tw_arb_lines_past(arb, gap);
 }
 
 /* The first segment, or of a gap what is not in hand, as a run. */
@@ -472,7 +384,7 @@ static void take_first(struct tw_arb *arb, struct tw_arb_run *run)
 	uint64_t end_seq = seg->end_seq;
 
 	if (seg->kind == TW_ARB_SEG_GAP && arb->hand.held && !hand_is_new_session(arb)) {
-		end_seq = min_seq(end_seq, arb->hand.dgram.hdr->first_msg_seq);
+		end_seq = tw_min_seq(end_seq, arb->hand.dgram.hdr->first_msg_seq);
 	}
 	*run = (struct tw_arb_run){ .type = seg->kind == TW_ARB_SEG_DATA ? TW_RUN_DATA
 									 : TW_RUN_LOST,
@@ -484,6 +396,8 @@ static void take_first(struct tw_arb *arb, struct tw_arb_run *run)
 		run->line = seg->line;
 		run->from_store = seg->slot != TW_ARB_NO_SLOT;
 		run->fills_gap = seg->in_gap;
+		run->repaired = seg->repaired;
+		arb->repaired_msgs += seg->repaired ? run->end_seq - run->first_seq : 0;
 		run->msgs = seg->msgs;
 		run->bytes = seg->bytes;
 		run->count = (uint32_t)(end_seq - seg->first_seq);
@@ -496,8 +410,9 @@ static void take_first(struct tw_arb *arb, struct tw_arb_run *run)
 	arb->next_seq = end_seq;
 	if (end_seq == seg->end_seq) {
 		tw_arb_segs_pop(&arb->segs);
-	} else {
+	} else { /* what follows is in hand */
 		seg->first_seq = end_seq;
+		arb->segs.gaps[tw_arb_segs_id(&arb->segs, seg)].begin.pos = TW_ARB_NO_POS;
 	}
 }
 
@@ -535,10 +450,11 @@ static void begin_session(struct tw_arb *arb, struct tw_arb_run *run)
 	arb->session = hdr->session;
 	arb->next_seq = start_seq(arb, hdr);
 	arb->known_end = arb->next_seq;
+	arb->tail.pos = TW_ARB_NO_POS;
 	arb->final_seq = 0;
 	arb->end_reported = false;
 	for (uint32_t i = 0; i < arb->conf.lines; i++) {
-		tw_arb_line_reset(&arb->lines[i]);
+		tw_arb_line_reset(&arb->lines[i], arb->now_ns);
 	}
 	tw_arb_line_count(&arb->lines[arb->hand.line], hdr, arb->now_ns);
 	*run = (struct tw_arb_run){ .type = TW_RUN_SESSION,

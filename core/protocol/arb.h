@@ -16,6 +16,12 @@
  *              empty: a backlog that lies in its queue in order never looks like loss, however long
  *              the subscriber stalled.  A full reorder store gives up the oldest gap at once, up to
  *              what the datagram in hand brings of it.
+ * Repair     with conf.repair no gap is given up by time: whoever repairs looks at the open gaps, hands
+ *            in what history has of them with tw_arb_repair(), and says with tw_arb_give_up() what
+ *            nobody will bring.  What comes from history decides only numbers that were asked for and
+ *            that the lines have shown to exist, in the current session; it changes no line's state,
+ *            begins no session and ends none.  A full store gives up the oldest gap as ever, but not
+ *            for a datagram from history: that one is refused.
  * Holes        what a HOLE names and nobody has brought yet becomes LOST in its turn, without a GAP
  *              run where it had not been seen as one.  Whoever is first decides: a HOLE takes nothing
  *              back that is held, and data that comes after the HOLE is a duplicate.
@@ -29,8 +35,8 @@
  *              and counted (tw_arb_contradictions()).
  * Lines        LINE_UP with the first datagram of the session (or a newer one); LINE_DOWN where a line
  *              polled empty, or bringing nothing but stale sessions, has been silent for three
- *              heartbeat_max_ns; so too, once, where it was never heard at all.  Nobody waits for a
- *              line that is down.
+ *              heartbeat_max_ns, since the session began at the earliest; so too, once, where it was
+ *              never heard at all.  Nobody waits for a line that is down.
  * Ownership    a run's bytes lie in the datagram just given to tw_arb_input(), or in the reorder store
  *              until the next tw_arb_input() or tw_arb_idle().
  * Threads      one. */
@@ -70,6 +76,7 @@ struct tw_arb_conf {
 	uint64_t session_takeover_ns; /* only a lower session for so long: adopt it; 0: never */
 	uint32_t store_dgrams;        /* reorder store, 1 to TW_ARB_STORE_MAX_DGRAMS */
 	uint32_t mtu_bytes;           /* no datagram given to tw_arb_input() is longer */
+	bool repair; /* gaps are given up by tw_arb_give_up() and for want of room alone */
 };
 
 /* What tw_arb_input() did with a datagram; exactly one, for the line's counters.  A HOLE counts by
@@ -100,9 +107,11 @@ enum tw_arb_run_type {
 
 struct tw_arb_run {
 	enum tw_arb_run_type type;
-	uint8_t line;        /* DATA: the line it came in on; LINE_UP, LINE_DOWN: which */
+	/* DATA: the line it came in on, 0 where it is from history; LINE_UP, LINE_DOWN: which */
+	uint8_t line;
 	bool from_store;     /* DATA: it was held back */
 	bool fills_gap;      /* DATA: (part of) a gap that had been reported */
+	bool repaired;       /* DATA: with fills_gap: by history, not by a line */
 	const uint8_t *msgs; /* DATA: first message, after trimming */
 	uint32_t bytes, count;
 	uint64_t first_seq, end_seq;
@@ -135,6 +144,69 @@ enum tw_arb_result tw_arb_input(struct tw_arb *arb, uint32_t line, const struct 
 void tw_arb_idle(struct tw_arb *arb, uint32_t line, uint64_t now_ns);
 /* Next run in order; false: nothing (more) now, and *run is as it was. */
 bool tw_arb_next(struct tw_arb *arb, struct tw_arb_run *run);
+
+/* --- repair ---------------------------------------------------------------------------------- */
+
+#define TW_ARB_NO_GAP UINT32_MAX
+
+/* An open gap. */
+struct tw_arb_gap {
+	uint64_t first_seq, end_seq;
+	uint64_t seen_ns;
+	bool due;    /* every line that is not down has passed it, or wait_ns is over */
+	bool passed; /* nothing of it may still come on a line: see "Giving up" */
+	bool has_place;
+	uint32_t publisher; /* has_place: it lies in [begin_pos, end_pos) of this one's history */
+	uint64_t begin_pos, end_pos;
+};
+
+/* What the repair ladder keeps with a gap: zeroes for a new one; the parts of a gap that is cut all
+ * have it.  The arbiter does not look at it. */
+struct tw_arb_note {
+	uint64_t asked_to; /* up to where it was asked for in this round */
+	uint64_t retry_ns; /* when the next round may begin */
+	uint8_t rounds;    /* begun */
+	uint8_t server;    /* asked last */
+	bool asked_by_seq; /* what asked_to is */
+	bool by_seq;       /* its place has not proved right */
+};
+
+/* Open gaps in order.  Ids hold until the next call that is not of a const arbiter; TW_ARB_NO_GAP ends
+ * the list.  Gaps that are due come before all that are not. */
+uint32_t tw_arb_gaps(const struct tw_arb *arb); /* how many */
+/* The first one of which something lies at or after `seq`; TW_ARB_NO_GAP, too, where none does before
+ * end_seq. */
+uint32_t tw_arb_gap_from(const struct tw_arb *arb, uint64_t seq, uint64_t end_seq);
+uint32_t tw_arb_gap_first(const struct tw_arb *arb);
+uint32_t tw_arb_gap_after(const struct tw_arb *arb, uint32_t gap_id);
+void tw_arb_gap(const struct tw_arb *arb, uint32_t gap_id, uint64_t now_ns, struct tw_arb_gap *out);
+struct tw_arb_note *tw_arb_gap_note(struct tw_arb *arb, uint32_t gap_id);
+/* One place in the list that outlasts changes: where its gap goes away it moves on to the next. */
+uint32_t tw_arb_gap_walker(const struct tw_arb *arb);
+void tw_arb_gap_walk_to(struct tw_arb *arb, uint32_t gap_id);
+uint64_t tw_arb_gaps_seen(const struct tw_arb *arb); /* ever */
+/* Every line that is not down has shown the numbers before it; UINT64_MAX: all lines are down. */
+uint64_t tw_arb_shown_seq(const struct tw_arb *arb);
+
+/* Only numbers of [first_seq, end_seq) may be decided by tw_arb_repair() from now on. */
+void tw_arb_asked(struct tw_arb *arb, uint64_t first_seq, uint64_t end_seq);
+enum tw_arb_repaired {
+	TW_ARB_REPAIRED = 0,   /* brought something: pull it */
+	TW_ARB_REPAIR_NOTHING, /* nothing that is missing and was asked for */
+	TW_ARB_REPAIR_NO_ROOM, /* the store is full */
+	TW_ARB_REPAIR_REFUSED  /* another channel, environment or session, a heartbeat, too long */
+};
+/* A datagram from history; use as tw_arb_input(). */
+enum tw_arb_repaired tw_arb_repair(struct tw_arb *arb, const struct tw_dgram *dgram,
+				   uint64_t recv_ns, uint64_t now_ns);
+/* What is missing of [first_seq, end_seq) becomes LOST in its turn; a gap that lies only partly in it is
+ * cut, or left alone where the list has no room for that.  Pull afterwards.  Returns how many. */
+uint64_t tw_arb_give_up(struct tw_arb *arb, uint64_t first_seq, uint64_t end_seq, uint64_t now_ns);
+uint64_t tw_arb_repaired_msgs(const struct tw_arb *arb);
+uint64_t tw_arb_repair_no_room(const struct tw_arb *arb); /* datagrams refused for want of room */
+const struct tw_arb_conf *tw_arb_conf(const struct tw_arb *arb);
+
+/* --- reading --------------------------------------------------------------------------------- */
 
 uint64_t tw_arb_session(const struct tw_arb *arb);        /* 0: none heard yet */
 uint64_t tw_arb_next_seq(const struct tw_arb *arb);       /* next to deliver */

@@ -71,9 +71,10 @@ void tw_arb_line_init(struct tw_arb_line *line, uint64_t now_ns)
 	}
 }
 
-void tw_arb_line_reset(struct tw_arb_line *line)
+void tw_arb_line_reset(struct tw_arb_line *line, uint64_t now_ns)
 {
 	line->end_seq = 0;
+	line->heard_ns = line->state == TW_ARB_LINE_UP ? now_ns : line->heard_ns;
 	for (uint32_t i = 0; i < TW_ARB_LIVES; i++) {
 		settle_life(line, &line->lives[i]);
 		line->lives[i] = (struct tw_arb_life){ .seen = SEEN_ALL };

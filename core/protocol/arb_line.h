@@ -35,8 +35,9 @@ struct tw_arb_line {
 };
 
 void tw_arb_line_init(struct tw_arb_line *line, uint64_t now_ns);
-/* A new session: its numbers and its publishers' lives begin anew. */
-void tw_arb_line_reset(struct tw_arb_line *line);
+/* A new session: its numbers and its publishers' lives begin anew.  A line that is up has the time of
+ * any silence to bring something of it: what lies in its queue first may be of the session before. */
+void tw_arb_line_reset(struct tw_arb_line *line, uint64_t now_ns);
 /* Accounts for a datagram's packet_seq. */
 void tw_arb_line_count(struct tw_arb_line *line, const struct tw_wire_hdr *hdr, uint64_t now_ns);
 /* The line was polled empty: what is still open after wait_ns is missing. */

@@ -2,8 +2,9 @@
 #include "protocol/arb_segs.h"
 
 #include "base/fail.h"
-#include "protocol/arb.h"
 #include "wire/datagram.h"
+
+static const struct tw_arb_place nowhere = { .pos = TW_ARB_NO_POS };
 
 void tw_arb_segs_init(struct tw_arb_segs *segs, uint32_t size)
 {
@@ -11,13 +12,18 @@ void tw_arb_segs_init(struct tw_arb_segs *segs, uint32_t size)
 	segs->head = 0;
 	segs->count = 0;
 	segs->free_count = size;
+	segs->first_gap = TW_ARB_NO_GAP;
+	segs->last_gap = TW_ARB_NO_GAP;
+	segs->gap_count = 0;
+	segs->walker = TW_ARB_NO_GAP;
 	for (uint32_t i = 0; i < size; i++) {
 		segs->free_ids[i] = i;
 	}
 }
 
-struct tw_arb_seg *tw_arb_segs_insert(struct tw_arb_segs *segs, uint32_t index,
-				      const struct tw_arb_seg *like)
+/* A new segment at `index`, a copy of *like.  Pointers to others stay valid. */
+static struct tw_arb_seg *insert(struct tw_arb_segs *segs, uint32_t index,
+				 const struct tw_arb_seg *like)
 {
 	uint32_t *ring = segs->ring;
 	uint32_t mask = segs->mask;
@@ -40,8 +46,49 @@ struct tw_arb_seg *tw_arb_segs_insert(struct tw_arb_segs *segs, uint32_t index,
 	return &segs->pool[id];
 }
 
+/* Links gap `id` before gap `after`, or as the last one. */
+static void link_gap(struct tw_arb_segs *segs, uint32_t id, uint32_t after)
+{
+	struct tw_arb_gap_info *gaps = segs->gaps;
+	uint32_t before = after == TW_ARB_NO_GAP ? segs->last_gap : gaps[after].before;
+
+	gaps[id].before = before;
+	gaps[id].after = after;
+	*(before == TW_ARB_NO_GAP ? &segs->first_gap : &gaps[before].after) = id;
+	*(after == TW_ARB_NO_GAP ? &segs->last_gap : &gaps[after].before) = id;
+	segs->gap_count++;
+}
+
+static void unlink_gap(struct tw_arb_segs *segs, uint32_t id)
+{
+	struct tw_arb_gap_info *gaps = segs->gaps;
+	uint32_t before = gaps[id].before;
+	uint32_t after = gaps[id].after;
+
+	*(before == TW_ARB_NO_GAP ? &segs->first_gap : &gaps[before].after) = after;
+	*(after == TW_ARB_NO_GAP ? &segs->last_gap : &gaps[after].before) = before;
+	if (segs->walker == id) {
+		segs->walker = after;
+	}
+	segs->gap_count--;
+}
+
+void tw_arb_segs_reveal(struct tw_arb_segs *segs, const struct tw_arb_seg *gap,
+			const struct tw_arb_place *begin, const struct tw_arb_place *end)
+{
+	uint32_t id = tw_arb_segs_id(segs, insert(segs, segs->count, gap));
+
+	segs->gaps[id] = (struct tw_arb_gap_info){ .begin = *begin, .end = *end };
+	link_gap(segs, id, TW_ARB_NO_GAP);
+}
+
 void tw_arb_segs_pop(struct tw_arb_segs *segs)
 {
+	const struct tw_arb_seg *seg = tw_arb_segs_at(segs, 0);
+
+	if (seg->kind == TW_ARB_SEG_GAP) {
+		unlink_gap(segs, tw_arb_segs_id(segs, seg));
+	}
 	segs->free_ids[segs->free_count++] = segs->ring[segs->head & segs->mask];
 	segs->head++;
 	segs->count--;
@@ -86,6 +133,7 @@ static void fill_seg(struct tw_arb_slots *slots, struct tw_arb_seg *seg,
 	seg->end_seq = end_seq;
 	seg->kind = like->kind;
 	seg->line = like->line;
+	seg->repaired = like->repaired;
 	seg->slot = like->slot;
 	if (like->kind != TW_ARB_SEG_DATA) {
 		return;
@@ -104,17 +152,27 @@ uint32_t tw_arb_segs_fill(struct tw_arb_segs *segs, struct tw_arb_slots *slots, 
 			  uint64_t first_seq, uint64_t end_seq)
 {
 	struct tw_arb_seg *gap = tw_arb_segs_at(segs, index);
+	uint32_t id = tw_arb_segs_id(segs, gap);
 
 	if (tw_seq_before(gap->first_seq, first_seq)) {
-		tw_arb_segs_insert(segs, index, gap)->end_seq = first_seq;
+		struct tw_arb_seg *left = insert(segs, index, gap);
+		uint32_t left_id = tw_arb_segs_id(segs, left);
+		segs->gaps[left_id] = segs->gaps[id];
+		/* only a datagram that is taken from its begin on tells where the one before ends */
+		segs->gaps[left_id].end =
+			first_seq == cursor->first_seq ? cursor->begin_place : nowhere;
+		link_gap(segs, left_id, id);
+		left->end_seq = first_seq;
 		gap->first_seq = first_seq;
 		index++;
 	}
 	if (tw_seq_before(end_seq, gap->end_seq)) {
-		struct tw_arb_seg *part = tw_arb_segs_insert(segs, index, gap);
+		struct tw_arb_seg *part = insert(segs, index, gap);
+		segs->gaps[id].begin = end_seq == cursor->end_seq ? cursor->end_place : nowhere;
 		gap->first_seq = end_seq;
 		fill_seg(slots, part, like, cursor, first_seq, end_seq);
 	} else {
+		unlink_gap(segs, id);
 		fill_seg(slots, gap, like, cursor, first_seq, end_seq);
 	}
 	return index + 1;
@@ -124,8 +182,7 @@ void tw_arb_segs_append(struct tw_arb_segs *segs, struct tw_arb_slots *slots,
 			const struct tw_arb_seg *like, struct tw_arb_cursor *cursor,
 			uint64_t first_seq, uint64_t end_seq)
 {
-	fill_seg(slots, tw_arb_segs_insert(segs, segs->count, like), like, cursor, first_seq,
-		 end_seq);
+	fill_seg(slots, insert(segs, segs->count, like), like, cursor, first_seq, end_seq);
 }
 
 void tw_arb_slots_init(struct tw_arb_slots *slots, uint32_t count, uint32_t stride_bytes)

@@ -5,6 +5,8 @@
  * Cost      the list is a ring of indices into a pool: an append or a removal at the front moves
  *           nothing, an insertion four bytes for each segment on its shorter side; finding a number is
  *           a binary search.
+ * Gaps      are linked in order besides, with what is known of where they lie in the publisher's
+ *           history and the repair ladder's notes, in memory that nothing else touches.
  * Slots     a released slot becomes free only with tw_arb_slots_recycle(), because the caller may
  *           still be reading it.  Segments of one datagram share its slot.
  * Threads   one. */
@@ -15,7 +17,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "protocol/arb.h"
+
 #define TW_ARB_NO_SLOT UINT32_MAX
+#define TW_ARB_NO_POS  UINT64_MAX
 
 enum tw_arb_seg_kind {
 	TW_ARB_SEG_GAP, /* nobody has brought it */
@@ -33,12 +38,29 @@ struct tw_arb_seg {
 	enum tw_arb_seg_kind kind;
 	uint8_t line;
 	bool in_gap;
+	bool repaired; /* DATA: from history */
+};
+
+/* A place between two datagrams in the history of one publisher. */
+struct tw_arb_place {
+	uint64_t pos; /* log units, TW_ARB_NO_POS: not known */
+	uint32_t publisher;
+};
+
+/* More of the GAP segment with the same id. */
+struct tw_arb_gap_info {
+	struct tw_arb_place begin, end; /* what lies before it ends there, what lies after begins */
+	struct tw_arb_note note;
+	uint32_t before, after; /* ids of the neighbouring gaps */
 };
 
 struct tw_arb_segs {
 	struct tw_arb_seg *pool;
+	struct tw_arb_gap_info *gaps;
 	uint32_t *ring, *free_ids;
 	uint32_t mask, head, count, free_count;
+	uint32_t first_gap, last_gap, gap_count;
+	uint32_t walker; /* a gap, or TW_ARB_NO_GAP: moves on where its gap goes away */
 };
 
 struct tw_arb_slots {
@@ -47,13 +69,15 @@ struct tw_arb_slots {
 	uint32_t stride_bytes, used, free_count, released_count;
 };
 
-/* A walk over a datagram's messages in step with their numbers. */
+/* A walk over a datagram's messages in step with their numbers; and where the datagram lies. */
 struct tw_arb_cursor {
 	const uint8_t *at, *end;
 	uint64_t seq, end_seq;
+	uint64_t first_seq; /* of the datagram, as end_seq is; 0: there is none */
+	struct tw_arb_place begin_place, end_place;
 };
 
-/* `size` is a power of two; pool, ring and free_ids have so many entries. */
+/* `size` is a power of two; pool, gaps, ring and free_ids have so many entries. */
 void tw_arb_segs_init(struct tw_arb_segs *segs, uint32_t size);
 
 static inline struct tw_arb_seg *tw_arb_segs_at(const struct tw_arb_segs *segs, uint32_t index)
@@ -61,9 +85,15 @@ static inline struct tw_arb_seg *tw_arb_segs_at(const struct tw_arb_segs *segs, 
 	return &segs->pool[segs->ring[(segs->head + index) & segs->mask]];
 }
 
-/* A new segment at `index`, a copy of *like.  Pointers to others stay valid. */
-struct tw_arb_seg *tw_arb_segs_insert(struct tw_arb_segs *segs, uint32_t index,
-				      const struct tw_arb_seg *like);
+static inline uint32_t tw_arb_segs_id(const struct tw_arb_segs *segs, const struct tw_arb_seg *seg)
+{
+	return (uint32_t)(seg - segs->pool);
+}
+
+/* A new gap behind all others. */
+void tw_arb_segs_reveal(struct tw_arb_segs *segs, const struct tw_arb_seg *gap,
+			const struct tw_arb_place *begin, const struct tw_arb_place *end);
+/* The first segment leaves. */
 void tw_arb_segs_pop(struct tw_arb_segs *segs);
 /* Index of the segment with `seq`, which must be in the list. */
 uint32_t tw_arb_segs_find(const struct tw_arb_segs *segs, uint64_t seq);

@@ -3,7 +3,10 @@
  * Ordering  H1 pairs with H2 (whoever reads: an acquire fence between copy and control line):
  *                who has copied a byte of a new datagram sees the `intent` that covers it.
  *           H3 pairs with H4: what lies below `published` was written and posted before.
- *           H5 pairs with H2: who has copied a byte of a new life sees the life's numbers.
+ *           H5 pairs with H2, H8: who has copied a byte of a new life, or seen its `intent`, sees the
+ *                life's numbers.
+ *           H6 pairs with H7: who has seen a life's numbers does not see the `published` of the one
+ *                before, which would promise what is not written yet.
  *           A reader by RDMA has no fences: the NIC READs the control line after the bytes
  *           (IBV_SEND_FENCE), and this host's stores become visible to it in the order of H1, H3.
  * Mutants   see core/base/bus.c. */
@@ -37,12 +40,14 @@ int tw_history_init(struct tw_history *history, void *memory, size_t size_bytes,
 	/* The life's numbers first, before any byte of the log changes: until then whoever reads an
 	 * earlier life still reads bytes that hold. */
 	struct tw_history_control *control = history->control;
+	atomic_store_explicit(&control->published, 0, memory_order_relaxed);
+	/* H6: pairs with H7 */
+	atomic_thread_fence(memory_order_release);
 	atomic_store_explicit(&control->publisher, publisher, memory_order_relaxed);
 	atomic_store_explicit(&control->session, session, memory_order_relaxed);
-	/* H5: pairs with H2 */
+	/* H5: pairs with H2, H8 */
 	atomic_thread_fence(memory_order_release);
 	atomic_store_explicit(&control->intent, 0, memory_order_relaxed);
-	atomic_store_explicit(&control->published, 0, memory_order_relaxed);
 	atomic_store_explicit(&control->units, history->units, memory_order_relaxed);
 	atomic_store_explicit(&control->magic, TW_HISTORY_MAGIC, memory_order_relaxed);
 	return TW_OK;

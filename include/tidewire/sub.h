@@ -2,9 +2,11 @@
  *
  * Threads    a handle belongs to one thread; only tw_sub_stats_read(), tw_sub_info_read(),
  *            tw_sub_channel_at() and tw_sub_mic() may be called from others, between open and close.
- *            One background thread per process, with all signals blocked, keeps the clock.
+ *            One background thread per process keeps the clock, and one per handle talks to repair
+ *            servers where the site names some; both with all signals blocked.
  * Hot path   tw_sub_poll() never allocates, locks or logs; on `verbs` and `shm` it never enters the
- *            kernel, on `udp` it receives from a socket.
+ *            kernel, on `udp` it receives from a socket.  Where something is missing and repair goes over
+ *            TCP it may wake the repair thread by a write(2).
  * Ownership  events borrow receive buffers until the next tw_sub_poll(), tw_sub_wait() or
  *            tw_sub_close() on the same handle.  Copy what must live longer.
  * Errors     int: >= 0 is a result, < 0 is enum tw_status.  Nothing is ever printed.
@@ -67,6 +69,14 @@ struct tw_sub_conf {
 	const char *name;         /* of the counter file; NULL: "sub-PID", then "sub-PID-2" ... */
 	const uint16_t *channels; /* ids; NULL: all of the site */
 	uint32_t channel_count;
+	uint32_t start; /* enum tw_sub_start */
+};
+
+/* Where a subscriber that comes late begins; the site's `subscriber.start` unless it says otherwise. */
+enum tw_sub_start {
+	TW_SUB_START_SITE = 0,
+	TW_SUB_START_SESSION, /* at message 1: what cannot be repaired is LOST */
+	TW_SUB_START_LIVE     /* at the first message heard: what came before does not count */
 };
 
 TW_API void tw_sub_conf_init(struct tw_sub_conf *conf);
@@ -123,6 +133,8 @@ struct tw_sub_stats { /* of one channel */
 		received_to_consumed, repair;
 	uint64_t unstamped; /* samples left out of the first two legs: TS_BAD was set */
 	uint64_t bytes, holes, held_datagrams, held_max, store_full, contradictions;
+	/* reads from history: asked for, bytes that came, asked for again, ended without bytes */
+	uint64_t repair_reads, repair_bytes, repair_retries, repair_failed;
 };
 /* Any thread; each figure is whole, together they are not of one instant.  TW_ENOTFOUND: the handle
  * has no such channel. */
@@ -143,6 +155,7 @@ struct tw_sub_info {
 	uint8_t fault_active; /* the fault layer loses, doubles or delays datagrams: an alarm */
 	uint8_t accepts_replay;
 	uint8_t pad[6];
+	const char *repair; /* who is asked for what is missing, in order, or why nobody is */
 };
 TW_API int tw_sub_info_read(const struct tw_sub *sub, struct tw_sub_info *out);
 

@@ -1,0 +1,99 @@
+/* One repair server as the reader's thread sees it: connection, login, reads under way.
+ *
+ * Threads   the reader's own alone, but for `slots`, which pass to it and back with the rings.
+ * Bounds    reads under way are slots; there is no other buffer than one head each way. */
+#ifndef TW_FABRIC_TCP_READER_CONN_H
+#define TW_FABRIC_TCP_READER_CONN_H
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/slab.h"
+#include "base/spsc.h"
+#include "fabric/reader.h"
+#include "fabric/tcp/repair_wire.h"
+
+struct tw_reader_slot {
+	struct tw_read read;
+	uint64_t posted_ns; /* mono */
+	uint8_t *data;      /* TW_READ_MAX_BYTES of the slab; const after open */
+};
+
+struct tw_reader_end { /* element of the ring back to the hot thread */
+	uint32_t slot;
+	uint32_t len_bytes;
+	enum tw_read_status status;
+};
+
+enum tw_conn_state {
+	TW_CONN_DOWN = 0, /* until retry_at_ns */
+	TW_CONN_CONNECTING,
+	TW_CONN_LOGIN, /* sent or being sent, not answered */
+	TW_CONN_UP
+};
+
+struct tw_conn {
+	enum tw_conn_state state;
+	int fd; /* -1: none */
+	uint32_t index;
+	uint32_t interest; /* epoll events asked for */
+	uint64_t retry_ns, retry_at_ns;
+	uint64_t deadline_ns; /* connecting, login, or the next whole reply; UINT64_MAX: none */
+	uint64_t seed;        /* of the back-off's jitter */
+	const struct tw_counters *counters; /* NULL: none */
+
+	/* reads under way, oldest first: a ring of slot numbers, free-running indices */
+	uint32_t *fifo;
+	uint32_t first, unsent, last; /* first <= unsent <= last */
+	uint32_t head_sent;           /* bytes of the head at `unsent` that are out */
+
+	/* what comes in: a head, then its bytes straight into the slot */
+	uint32_t head_got, body_got, body_bytes;
+	_Alignas(8) uint8_t head[TW_RW_HEAD_BYTES];
+};
+
+struct tw_reader {
+	/* hot thread */
+	_Alignas(TW_CACHE_PAIR_BYTES) uint32_t *free_slots;
+	uint32_t free_count, idle_servers; /* servers that hold no slot */
+	uint32_t held[TW_READER_MAX_SERVERS];
+
+	/* both */
+	struct tw_spsc posts; /* of slot numbers, to the reader's thread */
+	struct tw_spsc ends;  /* of struct tw_reader_end, back */
+	_Alignas(TW_CACHE_PAIR_BYTES) _Atomic bool asleep; /* or about to be */
+	_Atomic bool stop;
+	_Atomic uint32_t up;
+
+	/* const after open */
+	_Alignas(TW_CACHE_PAIR_BYTES) struct tw_reader_conf conf;
+	struct tw_reader_server servers[TW_READER_MAX_SERVERS];
+	struct tw_reader_slot *slots;
+	struct tw_slab slab;
+	uint32_t ring_capacity;
+	void *post_memory, *end_memory;
+	int epoll_fd, event_fd;
+	pthread_t thread;
+	bool started;
+	sem_t ready; /* the thread has set start_status */
+	int start_status;
+	struct tw_error start_err;
+
+	/* the reader's thread */
+	_Alignas(TW_CACHE_PAIR_BYTES) struct tw_conn conns[TW_READER_MAX_SERVERS];
+};
+
+void tw_conn_init(struct tw_conn *conn, struct tw_reader *reader, uint32_t index, uint32_t *fifo);
+/* A slot that was posted; ends it at once where the server is not up. */
+void tw_conn_take(struct tw_conn *conn, struct tw_reader *reader, uint32_t slot, uint64_t now_ns);
+/* What epoll reported. */
+void tw_conn_events(struct tw_conn *conn, struct tw_reader *reader, uint32_t events,
+		    uint64_t now_ns);
+/* Connects, gives up, sends what is unsent; returns when it has to be called next (mono). */
+uint64_t tw_conn_turn(struct tw_conn *conn, struct tw_reader *reader, uint64_t now_ns);
+void tw_conn_close(struct tw_conn *conn, struct tw_reader *reader);
+
+#endif

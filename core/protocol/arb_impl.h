@@ -1,0 +1,73 @@
+/* The inside of an arbiter, shared by arb.c, arb_memory.c and arb_repair.c. */
+#ifndef TW_PROTOCOL_ARB_IMPL_H
+#define TW_PROTOCOL_ARB_IMPL_H
+
+#include "protocol/arb.h"
+#include "protocol/arb_line.h"
+#include "protocol/arb_segs.h"
+
+/* More than one datagram can add: a gap before it, or a gap cut in three. */
+#define TW_ARB_INPUT_SEGS      4u
+#define TW_ARB_DOWN_HEARTBEATS 3u
+
+/* The datagram in hand: given, but not yet taken in. */
+struct tw_arb_hand {
+	struct tw_dgram dgram;
+	uint64_t recv_ns;
+	uint32_t line;
+	bool held;
+	bool repair; /* from history */
+};
+
+struct tw_arb {
+	struct tw_arb_conf conf;
+	uint64_t now_ns;
+	uint64_t session;      /* 0: none */
+	uint64_t left_session; /* a lower one has taken over from it */
+	uint64_t next_seq, known_end;
+	struct tw_arb_place tail; /* of known_end */
+	uint64_t final_seq;       /* one past the last of an ended session, 0: not ended */
+	bool end_reported;
+	bool stale_heard; /* nothing but stale sessions since stale_since_ns */
+	uint64_t stale_since_ns;
+	uint64_t store_full, contradictions;
+	uint64_t gaps_seen;
+	uint64_t asked_first_seq, asked_end_seq; /* what history may decide */
+	uint64_t repaired_msgs, repair_no_room;
+	uint64_t gap_first_seq, gap_end_seq; /* GAP to report; equal: none */
+	uint32_t line_notices[TW_MAX_LINES]; /* enum tw_arb_run_type to report, 0: none */
+	uint32_t seg_limit;
+	struct tw_arb_hand hand;
+	struct tw_arb_line lines[TW_MAX_LINES];
+	struct tw_arb_segs segs;
+	struct tw_arb_slots slots;
+};
+
+static inline uint64_t tw_min_seq(uint64_t a_seq, uint64_t b_seq)
+{
+	return tw_seq_before(a_seq, b_seq) ? a_seq : b_seq;
+}
+
+static inline uint64_t tw_max_seq(uint64_t a_seq, uint64_t b_seq)
+{
+	return tw_seq_before(a_seq, b_seq) ? b_seq : a_seq;
+}
+
+static inline void tw_arb_advance_clock(struct tw_arb *arb, uint64_t now_ns)
+{
+	arb->now_ns = now_ns > arb->now_ns ? now_ns : arb->now_ns;
+}
+
+/* arb.c */
+/* Whether channel, environment and kind are ours: TW_ARB_FIRST, else why not. */
+enum tw_arb_result tw_arb_judge_origin(const struct tw_arb *arb, const struct tw_wire_hdr *hdr);
+/* Numbers that a datagram may decide: what is not delivered yet, up to a final END; of one from
+ * history what was asked for and is known to exist. */
+bool tw_arb_range(const struct tw_arb *arb, const struct tw_dgram *dgram, bool repair,
+		  uint64_t *first_seq, uint64_t *end_seq);
+/* Whether anything in [first_seq, end_seq), which begins at or past next_seq, is not decided. */
+bool tw_arb_any_missing(const struct tw_arb *arb, uint64_t first_seq, uint64_t end_seq);
+/* Whether nothing of a gap may still come on any line: see "Giving up" in arb.h. */
+bool tw_arb_lines_past(const struct tw_arb *arb, const struct tw_arb_seg *gap);
+
+#endif

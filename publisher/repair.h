@@ -1,0 +1,34 @@
+/* The repair service of a publisher: a read server over the histories of its channels.
+ *
+ * Threads   the server's own thread reads histories and indices while the hot thread writes them, by the
+ *           rules of protocol/history.h; it is the only thing that they share.  The main thread opens,
+ *           ticks, closes.
+ * Lives     a history's memory and its view are there from open to close; a new session begins a new
+ *           life in the same memory, and the reading rule sees it. */
+#ifndef TW_PUBLISHER_REPAIR_H
+#define TW_PUBLISHER_REPAIR_H
+
+#include "config/config.h"
+#include "fabric/reader.h"
+#include "publisher/channel.h"
+
+struct tw_pub_repair { /* zeroed: there is none */
+	struct tw_read_server *server;
+	struct tw_counters counters;
+	struct tw_counters *clients; /* max_clients of them */
+	uint32_t max_clients;
+	uint64_t *logged; /* by client: the login that the log has told of; ~0: and its end */
+};
+
+/* Adds the counters of a service with so many clients, before seal. */
+int tw_pub_repair_counters(struct tw_pub_repair *repair, struct tw_stats *stats,
+			   uint32_t max_clients, struct tw_error *err) TW_MUST_USE;
+/* After seal; channels must outlive the service. */
+int tw_pub_repair_open(struct tw_pub_repair *repair, const struct tw_site *site,
+		       const struct tw_site_publisher *conf, struct tw_pub_channel *channels,
+		       uint32_t channel_count, struct tw_error *err) TW_MUST_USE;
+/* Logs who has come and gone. */
+void tw_pub_repair_tick(struct tw_pub_repair *repair);
+void tw_pub_repair_close(struct tw_pub_repair *repair); /* a zeroed one is fine */
+
+#endif
