@@ -1,10 +1,13 @@
 /* A made-up trading day as an exchange would send it: the parts of tw-gen.
  *
- *   gen_day.c     the script of the day: what happens when           -> struct gen_event
+ *   gen_day.c     the script of a day of quotes: what happens when   -> struct gen_event
  *   gen_market.c  instruments, prices, sizes                            (knows no protocol)
  *   gen_tops16.c  one protocol's messages                            -> bytes of one message
  *   gen_iextp.c   its session layer: packets, sequences, heartbeats  -> payload of one UDP datagram
- *   gen_capture.c frames and the capture file
+ *   gen_capture.c frames and the output file
+ *
+ * A day of orders (gen_flow.h) is the same with books behind it: gen_flow_day.c, gen_flow.c and
+ * gen_book.c make struct gen_act, gen_itch50.c encodes it, gen_moldudp64.c or gen_binaryfile.c frames.
  *
  * What holds  the output is a function of struct gen_conf alone: integer arithmetic only, no clock, no
  *             locale.  Nothing is allocated after the start.
@@ -23,10 +26,12 @@
 
 #define TW_GEN_MAX_SYMBOLS 100000u
 #define TW_GEN_MAX_RATE    100000000u
+#define TW_GEN_MAX_SKEW_NS 1000000u
 #define GEN_LISTED_EVERY   25u /* the first of so many instruments is listed by this exchange */
 
 struct tw_gen_conf {
 	const char *protocol;
+	const char *framing; /* NULL: the first that the protocol has */
 	uint64_t seed;
 	uint64_t messages; /* exactly so many */
 	uint64_t rate;     /* messages a second, on average; the day is as long as that makes it */
@@ -37,6 +42,9 @@ struct tw_gen_conf {
 	bool gzip;
 	uint32_t group; /* IPv4, host order */
 	uint16_t port;
+	uint16_t port_b; /* 0: line A alone */
+	uint32_t group_b;
+	uint32_t skew_ns; /* line B arrives so much later on average */
 };
 
 /* What was made; the truth that a receiver's counts are compared with. */
@@ -47,9 +55,13 @@ struct tw_gen_summary {
 	uint64_t first_seq, last_seq;
 	uint64_t first_ns, last_ns; /* of the first and last packet */
 	uint32_t session;
-	uint64_t counts[256]; /* by the protocol's type byte */
+	char session_name[11]; /* where it is a name: empty else */
+	uint64_t counts[256];  /* by the protocol's type byte */
 	uint64_t one_sided_quotes, empty_quotes;
-	uint64_t traded_qty, broken_qty;
+	uint64_t traded_qty, broken_qty; /* printable */
+	/* A day of orders: what stands in the books when it has ended. */
+	uint64_t unprinted_qty, living_orders, living_qty;
+	uint64_t book_hash; /* gen_books_hash() */
 };
 
 enum gen_session { GEN_PRE_MARKET, GEN_REGULAR, GEN_POST_MARKET };
@@ -118,44 +130,82 @@ struct gen_event {
 	uint64_t scheduled_ns;
 };
 
-/* One protocol: takes events in order of time.  A row of the table in gen_run.c. */
 struct gen_feed;
-struct gen_protocol {
-	const char *name, *description;
+struct gen_act;
+
+/* One session layer: packs messages and sends them.  All return 0, or a status where the output
+ * failed. */
+struct gen_framing {
+	const char *name;
+	bool plain; /* a file of messages, no capture */
+	bool two_lines;
 	void (*open)(struct gen_feed *feed, uint64_t start_ns);
-	/* One message.  This and the others return 0, or a status where the output failed. */
-	int (*event)(struct gen_feed *feed, const struct gen_event *event);
+	/* Room for a message of `len` bytes, or NULL where the output failed. */
+	uint8_t *(*append)(struct gen_feed *feed, uint64_t time_ns, uint16_t len);
 	/* Nothing happens before time_ns: heartbeats are due, a packet may be complete. */
 	int (*advance)(struct gen_feed *feed, uint64_t time_ns);
-	int (*flush)(struct gen_feed *feed);
+	int (*finish)(struct gen_feed *feed); /* the rest, and the session's end */
+};
+extern const struct gen_framing gen_iextp;
+extern const struct gen_framing gen_moldudp64;
+extern const struct gen_framing gen_binaryfile;
+
+/* One protocol: a script plays the day, and the protocol encodes what happens in order of time.  A
+ * row of the table in gen_run.c. */
+struct gen_protocol {
+	const char *name, *description;
+	const struct gen_framing *framings[3]; /* the first is the default; NULL past the last */
+	uint32_t min_symbols, max_symbols;
+	bool within_midnight; /* the day may not last past midnight in New York */
+	uint64_t (*min_messages)(uint32_t symbols);
+	int (*play)(const struct tw_gen_conf *conf, struct gen_instrument *instruments,
+		    struct gen_feed *feed);
+	/* One message, of a day of quotes or of a day of orders. */
+	int (*event)(struct gen_feed *feed, const struct gen_event *event);
+	int (*act)(struct gen_feed *feed, const struct gen_act *act);
 };
 extern const struct gen_protocol gen_tops16;
+extern const struct gen_protocol gen_itch50;
 
 #define GEN_SEGMENT_BYTES 1472u /* UDP payload in a 1,500-byte MTU */
 
+#define GEN_WAITING 64u /* packets under way on a line: a power of two */
+
+struct gen_packet {
+	uint64_t seen_ns;
+	uint16_t len_bytes;
+	uint8_t bytes[GEN_SEGMENT_BYTES];
+};
+
+struct gen_line {
+	struct gen_packet waiting[GEN_WAITING];
+	uint32_t head, tail; /* free-running */
+	uint64_t last_ns;
+};
+
 struct gen_feed {
 	const struct gen_protocol *protocol;
+	const struct gen_framing *framing;
 	struct tw_gen_capture *capture;
 	struct tw_gen_summary *summary;
-	struct gen_rng rng; /* delays on the way only */
+	struct gen_rng rng, rng_b; /* delays on the way only */
 	uint32_t session;
 	uint64_t next_seq, stream_offset;
 	uint64_t begun_ns, last_ns; /* first and newest event of the open packet */
 	uint64_t sent_ns;           /* newest packet */
+	uint64_t midnight_ns;       /* the last one in New York before the day */
+	uint32_t skew_ns;
+	bool two_lines;
 	uint32_t used_bytes;
 	uint16_t messages;
 	uint8_t segment[GEN_SEGMENT_BYTES];
+	struct gen_line lines[TW_GEN_LINES];
 };
-
-/* gen_iextp.c */
-void gen_iextp_open(struct gen_feed *feed, uint64_t start_ns);
-/* Room for a message of `len` bytes in the open packet, or NULL where the output failed. */
-uint8_t *gen_iextp_append(struct gen_feed *feed, uint64_t time_ns, uint16_t len);
-int gen_iextp_advance(struct gen_feed *feed, uint64_t time_ns);
-int gen_iextp_flush(struct gen_feed *feed);
 
 /* gen_market.c */
 void gen_instruments_make(struct gen_instrument *instruments, uint32_t n, struct gen_rng *rng);
+/* One step of an instrument's price. */
+void gen_walk(struct gen_instrument *in, struct gen_rng *rng);
 /* One step of an instrument's quote. */
 void gen_quote_step(struct gen_instrument *in, struct gen_rng *rng);
 /* A price that a trade may have now, and a size. */
@@ -169,6 +219,7 @@ int gen_day_run(const struct tw_gen_conf *conf, struct gen_instrument *instrumen
 		struct gen_feed *feed);
 
 /* gen_run.c: the whole. */
+uint64_t gen_midnight_ns(uint64_t time_ns); /* the last one in New York, not before 1970-01-02 */
 int tw_gen_run(const struct tw_gen_conf *conf, struct tw_gen_summary *summary,
 	       struct tw_error *err) TW_MUST_USE;
 const struct gen_protocol *tw_gen_protocol(unsigned int index); /* NULL past the last */

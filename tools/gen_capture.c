@@ -20,6 +20,13 @@
 #define SNAP_BYTES    262144u
 #define LINK_ETHERNET 1u
 
+struct line {
+	uint8_t headers[HEADERS_BYTES]; /* lengths, identification and checksums are filled in */
+	uint32_t ip_sum;                /* of the constant part of the IP header */
+	uint32_t udp_sum;               /* of the constant part of pseudo header and UDP header */
+	uint16_t ip_id;
+};
+
 struct tw_gen_capture {
 	struct tw_gen_capture_conf conf;
 	int fd;
@@ -27,10 +34,7 @@ struct tw_gen_capture {
 	struct tw_error error;
 	uint64_t bytes;
 	uint32_t used;
-	uint16_t ip_id;
-	uint8_t headers[HEADERS_BYTES]; /* lengths, identification and checksums are filled in */
-	uint32_t ip_sum;                /* of the constant part of the IP header */
-	uint32_t udp_sum;               /* of the constant part of pseudo header and UDP header */
+	struct line lines[TW_GEN_LINES];
 	z_stream packer;
 	bool packing;
 	uint8_t packed[PACKED_BYTES];
@@ -49,23 +53,28 @@ static void store32be(uint8_t *at, uint32_t v)
 	store16be(at + 2, v);
 }
 
-/* Sum of 16-bit words in network order, unfolded. */
-static uint32_t words_sum(const uint8_t *at, size_t len)
-{
-	uint32_t sum = 0;
-
-	for (; len > 1; at += 2, len -= 2) {
-		sum += (uint32_t)at[0] << 8 | at[1];
-	}
-	return len != 0 ? sum + ((uint32_t)at[0] << 8) : sum;
-}
-
-static uint32_t fold(uint32_t sum)
+static uint32_t fold(uint64_t sum)
 {
 	while (sum >> 16 != 0) {
 		sum = (sum & 0xffff) + (sum >> 16);
 	}
-	return sum;
+	return (uint32_t)sum;
+}
+
+/* Sum of 16-bit words in network order, folded.  Whatever the order they are added up in, it comes
+ * out in the same [RFC 1071, 2 (B)]. */
+static uint32_t words_sum(const uint8_t *at, size_t len)
+{
+	uint64_t sum = 0;
+	uint32_t word = 0;
+
+	for (; len >= sizeof(word); at += sizeof(word), len -= sizeof(word)) {
+		memcpy(&word, at, sizeof(word));
+		sum += word;
+	}
+	word = 0;
+	memcpy(&word, at, len);
+	return __builtin_bswap16((uint16_t)fold(sum + word));
 }
 
 static void write_all(struct tw_gen_capture *c, const uint8_t *at, size_t len)
@@ -129,6 +138,9 @@ static void put_words(struct tw_gen_capture *c, const uint32_t *words, uint32_t 
 /* Both formats in the byte order of this host, which the magic tells. */
 static void put_file_header(struct tw_gen_capture *c)
 {
+	if (c->conf.format == TW_GEN_PLAIN) {
+		return;
+	}
 	if (c->conf.format == TW_GEN_PCAP) {
 		const uint32_t header[] = { 0xa1b23c4d, 2u | 4u << 16, 0,
 					    0,          SNAP_BYTES,    LINK_ETHERNET };
@@ -142,28 +154,31 @@ static void put_file_header(struct tw_gen_capture *c)
 	put_words(c, interface, 8);
 }
 
-static void make_headers(struct tw_gen_capture *c)
+static void make_headers(struct tw_gen_capture *c, unsigned int index)
 {
 	const struct tw_gen_capture_conf *conf = &c->conf;
-	uint8_t *eth = c->headers;
+	const uint32_t src_addr = conf->lines[index].src_addr;
+	const uint32_t group = conf->lines[index].group;
+	struct line *line = &c->lines[index];
+	uint8_t *eth = line->headers;
 	uint8_t *ip = eth + ETH_BYTES;
 	uint8_t *udp = ip + IP_BYTES;
 
 	store16be(eth, 0x0100); /* 01:00:5e and the low 23 bits of the group */
-	store32be(eth + 2, 0x5e000000u | (conf->group & 0x7fffff));
+	store32be(eth + 2, 0x5e000000u | (group & 0x7fffff));
 	eth[6] = 0x02; /* locally administered */
-	store32be(eth + 8, conf->src_addr);
+	store32be(eth + 8, src_addr);
 	store16be(eth + 12, 0x0800);
 	ip[0] = 0x45;
 	store16be(ip + 6, 0x4000); /* DF */
 	ip[8] = 64;
 	ip[9] = 17;
-	store32be(ip + 12, conf->src_addr);
-	store32be(ip + 16, conf->group);
+	store32be(ip + 12, src_addr);
+	store32be(ip + 16, group);
 	store16be(udp, conf->src_port);
-	store16be(udp + 2, conf->port);
-	c->ip_sum = words_sum(ip, IP_BYTES);
-	c->udp_sum = words_sum(ip + 12, 8) + ip[9] + words_sum(udp, UDP_BYTES);
+	store16be(udp + 2, conf->lines[index].port);
+	line->ip_sum = words_sum(ip, IP_BYTES);
+	line->udp_sum = words_sum(ip + 12, 8) + ip[9] + words_sum(udp, UDP_BYTES);
 }
 
 int tw_gen_capture_open(struct tw_gen_capture **capture_p, const struct tw_gen_capture_conf *conf,
@@ -194,7 +209,9 @@ int tw_gen_capture_open(struct tw_gen_capture **capture_p, const struct tw_gen_c
 		}
 		c->packing = true;
 	}
-	make_headers(c);
+	for (unsigned int i = 0; i < TW_GEN_LINES; i++) {
+		make_headers(c, i);
+	}
 	put_file_header(c);
 	*capture_p = c;
 	return TW_OK;
@@ -227,9 +244,10 @@ static uint8_t *begin_record(struct tw_gen_capture *c, uint64_t time_ns, uint32_
 	return at + sizeof(header);
 }
 
-int tw_gen_capture_write(struct tw_gen_capture *c, uint64_t time_ns, const void *payload,
-			 uint16_t len_bytes)
+int tw_gen_capture_write(struct tw_gen_capture *c, unsigned int index, uint64_t time_ns,
+			 const void *payload, uint16_t len_bytes)
 {
+	struct line *line = &c->lines[index];
 	uint32_t udp_len = UDP_BYTES + len_bytes;
 	uint32_t ip_len = IP_BYTES + udp_len;
 
@@ -240,17 +258,22 @@ int tw_gen_capture_write(struct tw_gen_capture *c, uint64_t time_ns, const void 
 	uint8_t *ip = frame + ETH_BYTES;
 	uint8_t *udp = ip + IP_BYTES;
 
-	memcpy(frame, c->headers, HEADERS_BYTES);
+	memcpy(frame, line->headers, HEADERS_BYTES);
 	memcpy(udp + UDP_BYTES, payload, len_bytes);
 	store16be(ip + 2, ip_len);
-	store16be(ip + 4, c->ip_id);
-	store16be(ip + 10, ~fold(c->ip_sum + ip_len + c->ip_id));
-	c->ip_id++;
+	store16be(ip + 4, line->ip_id);
+	store16be(ip + 10, ~fold(line->ip_sum + ip_len + line->ip_id));
+	line->ip_id++;
 	store16be(udp + 4, udp_len);
 	/* the length counts twice: in the pseudo header and in the header */
-	uint32_t sum = fold(c->udp_sum + 2 * udp_len + words_sum(payload, len_bytes));
+	uint32_t sum = fold(line->udp_sum + 2 * udp_len + words_sum(payload, len_bytes));
 	store16be(udp + 6, sum == 0xffff ? 0xffff : ~sum); /* 0 would say: no checksum */
 	return c->status;
+}
+
+uint8_t *tw_gen_capture_plain(struct tw_gen_capture *c, uint16_t len_bytes)
+{
+	return c->status == TW_OK ? reserve(c, len_bytes) : NULL;
 }
 
 uint64_t tw_gen_capture_bytes(const struct tw_gen_capture *c)

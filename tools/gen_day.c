@@ -1,18 +1,14 @@
 /* The script of a trading day, scaled to the number of messages asked for: the exchange's state of
  * everything, pre-market, opening auctions, the regular session with its incidents, closing auctions,
- * post-market, end.
- *
- * Arrivals  bursts of eight messages on average, microseconds apart; the pauses between bursts are
- *           exponential and make up for it, so that the average is the rate asked for. */
+ * post-market, end. */
 #include <string.h>
 
 #include "gen.h"
+#include "gen_pace.h"
 
 #define LEAD_NS          1100000000u /* silence around the day: a heartbeat */
 #define PAUSE_NS         300000000u  /* between the first messages and the system's start */
 #define SPIN_GAP_NS      500u
-#define BURST_MSGS       8ull
-#define BURST_GAP_NS     2000u
 #define MIN_LIVE_MSGS    500u
 #define MIN_ROUNDS       3u
 #define MAX_ROUNDS       60u
@@ -32,8 +28,7 @@ struct day {
 	uint64_t now_ns;
 	enum gen_session session;
 	uint64_t phase_end; /* messages in all at its end */
-	uint64_t burst_pause_ns, burst_gap_ns;
-	uint32_t burst_left;
+	struct gen_pace pace;
 	uint64_t trade_id;
 	struct gen_event recent[RECENT_TRADES];
 	uint64_t trades;
@@ -57,17 +52,6 @@ uint64_t gen_day_min_messages(uint32_t symbols)
 {
 	return fixed_messages(symbols) + MIN_LIVE_MSGS +
 	       20ull * (MIN_ROUNDS + 1) * listed_of(symbols);
-}
-
-static uint64_t arrival_gap(struct day *d)
-{
-	if (d->burst_left > 0) {
-		d->burst_left--;
-		return gen_rng_exponential(&d->rng, d->burst_gap_ns);
-	}
-	/* geometric: the mean over many bursts is BURST_MSGS */
-	d->burst_left = (uint32_t)((gen_rng_exponential(&d->rng, 2 * (BURST_MSGS - 1)) + 1) / 2);
-	return gen_rng_exponential(&d->rng, d->burst_pause_ns);
 }
 
 static uint64_t emitted(const struct day *d)
@@ -113,7 +97,7 @@ static void pause_for(struct day *d, uint64_t ns)
 {
 	d->now_ns += ns;
 	if (d->status == TW_OK) {
-		d->status = d->feed->protocol->advance(d->feed, d->now_ns);
+		d->status = d->feed->framing->advance(d->feed, d->now_ns);
 	}
 }
 
@@ -380,18 +364,9 @@ static void phase(struct day *d, enum gen_session session, uint64_t messages, bo
 			ordinary(d);
 		}
 		for (; before < emitted(d); before++) {
-			d->now_ns += arrival_gap(d);
+			d->now_ns += gen_pace_gap(&d->pace, &d->rng);
 		}
 	}
-}
-
-static void set_pace(struct day *d)
-{
-	uint64_t period_ns = NS_PER_S / d->conf->rate; /* 10 at the highest rate */
-
-	d->burst_gap_ns = period_ns / 4 < BURST_GAP_NS ? period_ns / 4 : BURST_GAP_NS;
-	d->burst_pause_ns =
-		BURST_MSGS * NS_PER_S / d->conf->rate - (BURST_MSGS - 1) * d->burst_gap_ns;
 }
 
 int gen_day_run(const struct tw_gen_conf *conf, struct gen_instrument *instruments,
@@ -406,13 +381,13 @@ int gen_day_run(const struct tw_gen_conf *conf, struct gen_instrument *instrumen
 		.now_ns = conf->start_ns,
 		.session = GEN_PRE_MARKET,
 		.phase_end = UINT64_MAX,
+		.pace = gen_pace_of(conf->rate),
 		.trade_id = 100000 + conf->seed % 100000,
 	};
 	const uint64_t live = conf->messages - fixed_messages(conf->symbols);
 	const uint64_t pre = live / 10;
 	const uint64_t post = live * 7 / 100;
 
-	set_pace(&d);
 	pause_for(&d, LEAD_NS);
 	emit_system(&d, GEN_MESSAGES_START);
 	spin(&d);
@@ -434,5 +409,5 @@ int gen_day_run(const struct tw_gen_conf *conf, struct gen_instrument *instrumen
 	pause_for(&d, PAUSE_NS);
 	emit_system(&d, GEN_MESSAGES_END);
 	pause_for(&d, LEAD_NS);
-	return d.status == TW_OK ? feed->protocol->flush(feed) : d.status;
+	return d.status;
 }

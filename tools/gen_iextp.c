@@ -26,7 +26,7 @@ struct iextp_header {
 _Static_assert(sizeof(struct iextp_header) == HEADER_BYTES, "IEX-TP header");
 _Static_assert(offsetof(struct iextp_header, stream_offset) == 16, "stream offset");
 
-void gen_iextp_open(struct gen_feed *feed, uint64_t start_ns)
+static void iextp_open(struct gen_feed *feed, uint64_t start_ns)
 {
 	feed->session = (uint32_t)(start_ns / 1000000000u);
 	feed->next_seq = 1;
@@ -64,7 +64,7 @@ static int send_segment(struct gen_feed *feed, uint64_t time_ns)
 	if (seen_ns < sum->last_ns) { /* packets do not overtake each other */
 		seen_ns = sum->last_ns;
 	}
-	int status = tw_gen_capture_write(feed->capture, seen_ns, feed->segment,
+	int status = tw_gen_capture_write(feed->capture, 0, seen_ns, feed->segment,
 					  (uint16_t)feed->used_bytes);
 	if (sum->packets++ == 0) {
 		sum->first_ns = seen_ns;
@@ -80,7 +80,7 @@ static int send_segment(struct gen_feed *feed, uint64_t time_ns)
 	return status;
 }
 
-int gen_iextp_flush(struct gen_feed *feed)
+static int iextp_flush(struct gen_feed *feed)
 {
 	if (feed->messages == 0) {
 		return TW_OK;
@@ -88,12 +88,12 @@ int gen_iextp_flush(struct gen_feed *feed)
 	return send_segment(feed, feed->last_ns + gen_rng_below(&feed->rng, MAX_DELAY_NS));
 }
 
-int gen_iextp_advance(struct gen_feed *feed, uint64_t time_ns)
+static int iextp_advance(struct gen_feed *feed, uint64_t time_ns)
 {
 	int status = TW_OK;
 
 	if (time_ns > feed->begun_ns + WINDOW_NS) {
-		status = gen_iextp_flush(feed);
+		status = iextp_flush(feed);
 	}
 	while (status == TW_OK && feed->messages == 0 && time_ns >= feed->sent_ns + HEARTBEAT_NS) {
 		status = send_segment(feed, feed->sent_ns + HEARTBEAT_NS);
@@ -101,12 +101,12 @@ int gen_iextp_advance(struct gen_feed *feed, uint64_t time_ns)
 	return status;
 }
 
-uint8_t *gen_iextp_append(struct gen_feed *feed, uint64_t time_ns, uint16_t len)
+static uint8_t *iextp_append(struct gen_feed *feed, uint64_t time_ns, uint16_t len)
 {
-	if (gen_iextp_advance(feed, time_ns) != TW_OK) {
+	if (iextp_advance(feed, time_ns) != TW_OK) {
 		return NULL;
 	}
-	if (GEN_SEGMENT_BYTES - feed->used_bytes < 2u + len && gen_iextp_flush(feed) != TW_OK) {
+	if (GEN_SEGMENT_BYTES - feed->used_bytes < 2u + len && iextp_flush(feed) != TW_OK) {
 		return NULL;
 	}
 	if (feed->messages == 0) {
@@ -119,3 +119,11 @@ uint8_t *gen_iextp_append(struct gen_feed *feed, uint64_t time_ns, uint16_t len)
 	feed->last_ns = time_ns;
 	return at + 2;
 }
+
+const struct gen_framing gen_iextp = {
+	.name = "iextp",
+	.open = iextp_open,
+	.append = iextp_append,
+	.advance = iextp_advance,
+	.finish = iextp_flush,
+};

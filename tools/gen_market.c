@@ -63,7 +63,7 @@ static uint32_t round_lots(struct gen_rng *rng)
 }
 
 /* Drawn back to the base price the harder the further away. */
-static void walk(struct gen_instrument *in, struct gen_rng *rng)
+void gen_walk(struct gen_instrument *in, struct gen_rng *rng)
 {
 	int64_t base = in->base_price / in->tick;
 	int64_t step = 1 + gen_rng_below(rng, 1 + in->spread_ticks / 2);
@@ -82,7 +82,7 @@ void gen_quote_step(struct gen_instrument *in, struct gen_rng *rng)
 	const struct gen_side ask = in->ask;
 
 	if (gen_rng_chance(rng, PERMILLE(400))) {
-		walk(in, rng);
+		gen_walk(in, rng);
 	}
 	int64_t below = (1 + gen_rng_below(rng, in->spread_ticks)) / 2;
 	int64_t above = 1 + gen_rng_below(rng, in->spread_ticks) / 2;

@@ -223,7 +223,7 @@ static int tops16_event(struct gen_feed *feed, const struct gen_event *e)
 	default:
 		return TW_EINTERNAL;
 	}
-	uint8_t *at = gen_iextp_append(feed, e->time_ns, m.len);
+	uint8_t *at = feed->framing->append(feed, e->time_ns, m.len);
 	if (at == NULL) {
 		return TW_ESYS;
 	}
@@ -235,8 +235,10 @@ static int tops16_event(struct gen_feed *feed, const struct gen_event *e)
 const struct gen_protocol gen_tops16 = {
 	.name = "tops16",
 	.description = "IEX TOPS 1.6 over IEX-TP 1, UDP multicast",
-	.open = gen_iextp_open,
+	.framings = { &gen_iextp },
+	.min_symbols = 1,
+	.max_symbols = TW_GEN_MAX_SYMBOLS,
+	.min_messages = gen_day_min_messages,
+	.play = gen_day_run,
 	.event = tops16_event,
-	.advance = gen_iextp_advance,
-	.flush = gen_iextp_flush,
 };

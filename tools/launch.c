@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -94,6 +96,32 @@ static void write_faults(FILE *out, const struct tw_launch_site *site)
 	}
 }
 
+/* The venue that a protocol is spoken by, as far as is known here. */
+static const char *mic_of(const char *protocol)
+{
+	return strcmp(protocol, "itch50") == 0 ? "XNAS" : "IEXG";
+}
+
+/* A TCP port that nobody listens on now; whoever takes it first afterwards has it. */
+static int free_port(uint16_t *port, struct tw_error *err)
+{
+	struct sockaddr_in address = { .sin_family = AF_INET,
+				       .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof(address);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || bind(fd, (const struct sockaddr *)&address, len) != 0 ||
+	    getsockname(fd, (struct sockaddr *)&address, &len) != 0) {
+		int rc = tw_fail_sys(err, TW_ESYS, "a free TCP port on 127.0.0.1");
+		if (fd >= 0) {
+			close(fd);
+		}
+		return rc;
+	}
+	close(fd);
+	*port = ntohs(address.sin_port);
+	return TW_OK;
+}
+
 int tw_launch_write_site(struct tw_launch *launch, const struct tw_launch_site *site,
 			 struct tw_error *err)
 {
@@ -105,6 +133,13 @@ int tw_launch_write_site(struct tw_launch *launch, const struct tw_launch_site *
 	}
 	uint32_t group = 0xefc00000u | (draw & 0x0003fffeu);
 
+	uint16_t repair_port = 0;
+	if (site->repair) {
+		int rc = free_port(&repair_port, err);
+		if (rc != TW_OK) {
+			return rc;
+		}
+	}
 	FILE *out = fopen(launch->site_path, "wxe");
 	if (out == NULL) {
 		return tw_fail_sys(err, TW_ESYS, "%s: fopen", launch->site_path);
@@ -114,7 +149,8 @@ int tw_launch_write_site(struct tw_launch *launch, const struct tw_launch_site *
 	write_quoted(out, launch->run_dir);
 	fprintf(out, "\nfabric: { transport: udp }\n");
 	fprintf(out, "hosts:\n  local: { address: 127.0.0.1, lines: { a: lo, b: lo } }\n");
-	fprintf(out, "venues:\n  - { id: 1, mic: IEXG }\n");
+	const char *mic = mic_of(site->protocol);
+	fprintf(out, "venues:\n  - { id: 1, mic: %s }\n", mic);
 	fprintf(out, "channels:\n  - { id: 1, name: run, depth: %s, groups: { a: ", site->depth);
 	for (uint32_t line = 0; line < 2; line++) {
 		uint32_t g = group | line;
@@ -123,20 +159,25 @@ int tw_launch_write_site(struct tw_launch *launch, const struct tw_launch_site *
 	}
 	fprintf(out, " } }\n");
 	fprintf(out,
-		"feedhandlers:\n  - name: feed\n    host: local\n    venue: IEXG\n    protocol: "
+		"feedhandlers:\n  - name: feed\n    host: local\n    venue: %s\n    protocol: "
 		"%s\n"
 		"    channels: [1]\n    input:\n      speed_pct: %u\n      rate: %u\n      "
 		"restamp: %s\n"
 		"      files:\n",
-		site->protocol, site->speed_pct, site->rate_msgs, site->restamp ? "true" : "false");
+		mic, site->protocol, site->speed_pct, site->rate_msgs,
+		site->restamp ? "true" : "false");
 	for (uint32_t i = 0; i < site->file_count; i++) {
 		fprintf(out, "        - ");
 		write_quoted(out, site->files[i]);
 		fputc('\n', out);
 	}
-	fprintf(out, "publishers:\n  - { name: pub, host: local, channels: [1] }\n");
-	/* Nothing repairs yet, and the processes share few CPUs: a gap may wait for its line. */
-	fprintf(out, "subscriber: { wait_us: 50000 }\n");
+	fprintf(out,
+		"publishers:\n  - { name: pub, host: local, channels: [1], repair_port: %u }\n",
+		repair_port);
+	/* The processes share few CPUs: a gap may wait a while for the other line, longer where nothing
+	 * else can fill it. */
+	fprintf(out, "subscriber: { %s }\n",
+		site->repair ? "wait_us: 5000, repair: [pub]" : "wait_us: 50000");
 	if (site->loss_pct[0] != NULL || site->loss_pct[1] != NULL || site->loss_both_pct != NULL ||
 	    site->duplicate_pct != NULL || site->reorder_pct != NULL) {
 		write_faults(out, site);

@@ -26,7 +26,7 @@ struct tw_launch_site { /* what the written configuration says */
 	uint32_t speed_pct; /* 100: as captured, 0: not by time */
 	uint32_t rate_msgs; /* 0: no limit */
 	bool restamp;       /* the recording happens now */
-	uint32_t subscribers;
+	bool repair;        /* gaps are repaired from the publisher's history */
 	uint64_t seed;
 	/* faults in percent with up to four places, as text for the file; NULL: none */
 	const char *loss_pct[2], *loss_both_pct, *duplicate_pct, *reorder_pct;

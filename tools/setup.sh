@@ -1,11 +1,12 @@
 #!/bin/sh
 # Installs the Debian packages that a step needs and that are missing; says what it does.
-#   tools/setup.sh build|test|lint ...
+#   tools/setup.sh build|test|lint|bench ...
 set -eu
 
 build="gcc libc6-dev make pkg-config libyaml-dev libpcap-dev zlib1g-dev libdeflate-dev"
 test="g++ libcriterion-dev python3 clang libclang-rt-14-dev tshark tcpdump iproute2"
 lint="clang-format clang-tidy cppcheck"
+bench="libzmq3-dev libnorm-dev"
 
 want=
 for step in "$@"; do
@@ -13,8 +14,9 @@ for step in "$@"; do
 	build) want="$want $build" ;;
 	test) want="$want $test" ;;
 	lint) want="$want $lint" ;;
+	bench) want="$want $bench" ;;
 	*)
-		echo "setup: unknown step '$step': build, test or lint" >&2
+		echo "setup: unknown step '$step': build, test, lint or bench" >&2
 		exit 64
 		;;
 	esac

@@ -14,6 +14,8 @@
 #include "tools/launch.h"
 
 #define SUBSCRIBERS      2u
+#define LATE             1u /* this one comes when the session is under way, and begins live */
+#define LATE_NS          2000000000ull
 #define READY_TIMEOUT_MS 20000u
 #define END_TIMEOUT_NS   60000000000ull
 #define PROGRESS_NS      1000000000ull
@@ -31,7 +33,7 @@ struct demo {
 	int signal_fd;
 	uint32_t seconds, rate;
 	uint64_t seed;
-	const char *loss_pct;
+	const char *loss_pct, *loss_both_pct;
 	int feed, pub, sub[SUBSCRIBERS];
 	struct tw_stats_reader *sub_stats[SUBSCRIBERS], *pub_stats;
 };
@@ -91,32 +93,38 @@ static int generate(struct demo *demo, const char *path, struct tw_error *err)
 	return TW_OK;
 }
 
+/* `start`: where it begins if the session has begun without it. */
+static int start_subscriber(struct demo *demo, uint32_t i, const char *start, struct tw_error *err)
+{
+	struct tw_launch *l = &demo->launch;
+	char name[] = "sub1", file[] = "sub1.counters";
+	name[3] = file[3] = (char)('1' + i);
+	char *argv[] = { "tw-subscribe", "-c",      l->site_path,  "--as",
+			 "local",        "--name",  name,          "--format",
+			 "none",         "--start", (char *)start, NULL };
+	int sub = tw_launch_start(l, "tw-subscribe", argv, -1, err);
+	if (sub < 0) {
+		return sub;
+	}
+	int rc = tw_launch_wait_ready(l, (uint32_t)sub, demo->signal_fd, READY_TIMEOUT_MS, err);
+	if (rc != TW_OK) {
+		return rc;
+	}
+	demo->sub[i] = sub;
+	return tw_stats_open(&demo->sub_stats[i], l->run_dir, file, err);
+}
+
+/* All but the subscriber that comes late. */
 static int start_all(struct demo *demo, struct tw_error *err)
 {
 	struct tw_launch *l = &demo->launch;
-	char *site = l->site_path;
-	for (uint32_t i = 0; i < SUBSCRIBERS; i++) {
-		char name[] = "sub1";
-		name[3] = (char)('1' + i);
-		char *argv[] = { "tw-subscribe", "-c", site,       "--as", "local",
-				 "--name",       name, "--format", "none", NULL };
-		demo->sub[i] = tw_launch_start(l, "tw-subscribe", argv, -1, err);
-		if (demo->sub[i] < 0) {
-			return demo->sub[i];
-		}
-		int rc = tw_launch_wait_ready(l, (uint32_t)demo->sub[i], demo->signal_fd,
-					      READY_TIMEOUT_MS, err);
-		if (rc != TW_OK) {
-			return rc;
-		}
-		char file[32];
-		snprintf(file, sizeof(file), "%s.counters", name);
-		rc = tw_stats_open(&demo->sub_stats[i], l->run_dir, file, err);
+	for (uint32_t i = 0; i < LATE; i++) {
+		int rc = start_subscriber(demo, i, "session", err);
 		if (rc != TW_OK) {
 			return rc;
 		}
 	}
-	char *pub_argv[] = { "tw-publisher", "-c", site, "--as", "pub", NULL };
+	char *pub_argv[] = { "tw-publisher", "-c", l->site_path, "--as", "pub", NULL };
 	demo->pub = tw_launch_start(l, "tw-publisher", pub_argv, -1, err);
 	if (demo->pub < 0) {
 		return demo->pub;
@@ -129,7 +137,7 @@ static int start_all(struct demo *demo, struct tw_error *err)
 	if (rc != TW_OK) {
 		return rc;
 	}
-	char *fh_argv[] = { "tw-feedhandler", "-c", site, "--as", "feed", NULL };
+	char *fh_argv[] = { "tw-feedhandler", "-c", l->site_path, "--as", "feed", NULL };
 	demo->feed = tw_launch_start(l, "tw-feedhandler", fh_argv, -1, err);
 	return demo->feed < 0 ? demo->feed : TW_OK;
 }
@@ -140,6 +148,10 @@ static void progress(const struct demo *demo, double seconds)
 	       counter_sum(demo->pub_stats, "pub_channel", "messages", NULL));
 	for (uint32_t i = 0; i < SUBSCRIBERS; i++) {
 		const struct tw_stats_reader *s = demo->sub_stats[i];
+		if (s == NULL) {
+			printf("  | subscriber %u comes late", i + 1);
+			continue;
+		}
 		printf("  | subscriber %u: %8" PRIu64 " delivered, %4" PRIu64 " gaps, %3" PRIu64
 		       " lost",
 		       i + 1, counter_sum(s, "sub_channel", "messages", NULL),
@@ -159,7 +171,16 @@ static int watch(struct demo *demo, double *seconds, struct tw_error *err)
 	for (;;) {
 		uint64_t now_ns = tw_mono_ns();
 		uint32_t ended = 0;
+		if (demo->sub_stats[LATE] == NULL && now_ns - begin_ns >= LATE_NS) {
+			int rc = start_subscriber(demo, LATE, "live", err);
+			if (rc != TW_OK) {
+				return rc;
+			}
+		}
 		for (uint32_t i = 0; i < SUBSCRIBERS; i++) {
+			if (demo->sub_stats[i] == NULL) {
+				continue;
+			}
 			if (c[demo->sub[i]].exited) {
 				return tw_fail(err, TW_ECLOSED, "subscriber %u left with %d: %s",
 					       i + 1, c[demo->sub[i]].status, c[demo->sub[i]].last);
@@ -260,28 +281,33 @@ static void print_tables(const struct demo *demo, double seconds)
 	       tw_cpu_allowed());
 }
 
-/* The one line.  Where the subscribers differ the worse figure stands; 0 if the books balance. */
+/* The one line.  Each subscriber is owed what was sent from where it began; the early one's figure
+ * stands for delivered, the worse one's for the rest.  0 if the books balance. */
 static int verdict(const struct demo *demo)
 {
 	uint64_t sent = counter_sum(demo->pub_stats, "pub_channel", "messages", NULL);
-	uint64_t delivered = UINT64_MAX, gaps = 0, by_line = 0, by_history = 0, lost = 0;
+	uint64_t delivered = 0, gaps = 0, by_line = 0, by_history = 0, lost = 0;
 	bool balanced = sent >= (uint64_t)demo->seconds * demo->rate;
+	printf("\n");
 	for (uint32_t i = 0; i < SUBSCRIBERS; i++) {
 		const struct tw_stats_reader *s = demo->sub_stats[i];
+		uint64_t first = counter_sum(s, "sub_channel", "first_seq", NULL);
+		uint64_t owed = sent + 1 - first;
 		uint64_t d = counter_sum(s, "sub_channel", "messages", NULL);
 		uint64_t l = counter_sum(s, "sub_channel", "lost_messages", NULL);
 		uint64_t g = counter_sum(s, "sub_channel", "gaps", NULL);
 		uint64_t rl = counter_sum(s, "sub_channel", "repaired_by_line", NULL);
 		uint64_t rh = counter_sum(s, "sub_channel", "repaired_by_history", NULL);
-		delivered = d < delivered ? d : delivered;
+		delivered = i == 0 ? d : delivered;
 		lost = l > lost ? l : lost;
 		gaps = g > gaps ? g : gaps;
 		by_line = rl > by_line ? rl : by_line;
 		by_history = rh > by_history ? rh : by_history;
-		if (d + l != sent) {
-			printf("subscriber %u: %" PRIu64 " delivered and %" PRIu64
-			       " lost are not the %" PRIu64 " sent\n",
-			       i + 1, d, l, sent);
+		printf("subscriber %u %s at message %" PRIu64 ": %" PRIu64 " of %" PRIu64
+		       " delivered, %" PRIu64 " lost\n",
+		       i + 1, first == 1 ? "began" : "joined live", first, d, owed, l);
+		if (d + l != owed) {
+			printf("subscriber %u: delivered and lost are not what was sent\n", i + 1);
 			balanced = false;
 		}
 	}
@@ -312,7 +338,8 @@ static int run(struct demo *demo)
 		.file_count = 1,
 		.speed_pct = 100,
 		.restamp = true,
-		.subscribers = SUBSCRIBERS,
+		.repair = true,
+		.loss_both_pct = demo->loss_both_pct,
 		.seed = demo->seed,
 		.loss_pct = { demo->loss_pct, demo->loss_pct },
 	};
@@ -320,9 +347,9 @@ static int run(struct demo *demo)
 		rc = tw_launch_write_site(&demo->launch, &site, &err);
 	}
 	if (rc == TW_OK) {
-		printf("feedhandler -> publisher -> 2 subscribers over udp on lo, lines A and B, "
-		       "%s %% of datagrams lost on each\n",
-		       demo->loss_pct);
+		printf("feedhandler -> publisher -> 2 subscribers over udp on lo, lines A and B; "
+		       "%s %% of datagrams lost on each, %s %% on both at once\n",
+		       demo->loss_pct, demo->loss_both_pct);
 		fflush(stdout);
 		rc = start_all(demo, &err);
 	}
@@ -361,7 +388,9 @@ int main(int argc, char **argv)
 		{ "version", no_argument, NULL, 'V' },
 		{ NULL, 0, NULL, 0 },
 	};
-	static struct demo demo = { .seconds = 8, .rate = 50000, .seed = 1, .loss_pct = "1" };
+	static struct demo demo = {
+		.seconds = 8, .rate = 50000, .seed = 1, .loss_pct = "1", .loss_both_pct = "0.5"
+	};
 	uint32_t seed = 1;
 	bool verbose = false;
 	int c;

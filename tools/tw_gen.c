@@ -1,4 +1,4 @@
-/* tw-gen: writes a made-up trading day as an exchange's feed into a capture file.
+/* tw-gen: writes a made-up trading day as an exchange's feed into a file.
  *
  * The same options give the same bytes, on every machine. */
 #include <arpa/inet.h>
@@ -22,6 +22,8 @@ static const struct option options[] = {
 	{ "rate", required_argument, NULL, 'r' },     { "symbols", required_argument, NULL, 'n' },
 	{ "start", required_argument, NULL, 't' },    { "format", required_argument, NULL, 'f' },
 	{ "group", required_argument, NULL, 'g' },    { "gzip", no_argument, NULL, 'z' },
+	{ "framing", required_argument, NULL, 'F' },  { "lines", required_argument, NULL, 'l' },
+	{ "group-b", required_argument, NULL, 'G' },  { "skew", required_argument, NULL, 'k' },
 	{ "summary", required_argument, NULL, 'S' },  { "help", no_argument, NULL, 'h' },
 	{ "version", no_argument, NULL, 'V' },        { NULL, 0, NULL, 0 },
 };
@@ -29,23 +31,31 @@ static const struct option options[] = {
 static void print_help(void)
 {
 	(void)puts("Usage: tw-gen --protocol NAME --output FILE|- [OPTION]...\n"
-		   "Writes a made-up trading day as an exchange's feed into a capture file.\n\n"
+		   "Writes a made-up trading day as an exchange's feed into a file.\n\n"
 		   "  --protocol NAME    one of those below\n"
-		   "  --output FILE      capture file to write; - is standard output\n"
+		   "  --framing NAME     the first of the protocol's is the default\n"
+		   "  --output FILE      file to write; - is standard output\n"
 		   "  --seed N           another seed is another day (default 1)\n"
 		   "  --messages N       exactly so many messages (default 100000)\n"
 		   "  --rate N           messages a second, on average (default 10000)\n"
 		   "  --symbols N        instruments (default 100)\n"
 		   "  --start TIME       UTC (default " DEFAULT_START ")\n"
-		   "  --format pcap|pcapng   (default pcap, with nanoseconds)\n"
+		   "  --format pcap|pcapng   of a capture (default pcap, with nanoseconds)\n"
 		   "  --group ADDR:PORT  multicast group (default 239.195.16.1:10378)\n"
+		   "  --lines a|ab       every packet once, or on two lines (default a)\n"
+		   "  --group-b ADDR:PORT    of line B (default 239.195.17.1:10378)\n"
+		   "  --skew NS          line B arrives so much later on average (default 1500)\n"
 		   "  --gzip             compress\n"
 		   "  --summary FILE     write what was made as JSON; - is standard output\n"
 		   "  --help, --version\n\n"
 		   "Protocols:");
 	for (unsigned int i = 0; tw_gen_protocol(i) != NULL; i++) {
 		const struct gen_protocol *p = tw_gen_protocol(i);
-		(void)printf("  %-18s %s\n", p->name, p->description);
+		(void)printf("  %-18s %s:", p->name, p->description);
+		for (unsigned int k = 0; p->framings[k] != NULL; k++) {
+			(void)printf(" %s", p->framings[k]->name);
+		}
+		(void)putchar('\n');
 	}
 }
 
@@ -86,7 +96,8 @@ static int parse_time(const char *text, uint64_t *out, struct tw_error *err)
 	return TW_OK;
 }
 
-static int parse_group(const char *text, struct tw_gen_conf *conf, struct tw_error *err)
+static int parse_group(const char *name, const char *text, uint32_t *group, uint16_t *port_out,
+		       struct tw_error *err)
 {
 	char addr[INET_ADDRSTRLEN] = "";
 	const char *colon = strchr(text, ':');
@@ -94,17 +105,17 @@ static int parse_group(const char *text, struct tw_gen_conf *conf, struct tw_err
 	uint64_t port = 0;
 
 	if (colon == NULL) {
-		return tw_fail(err, TW_EARG, "--group %s: no port, wanted ADDRESS:PORT", text);
+		return tw_fail(err, TW_EARG, "--%s %s: no port, wanted ADDRESS:PORT", name, text);
 	}
 	if ((size_t)(colon - text) < sizeof(addr)) {
 		memcpy(addr, text, (size_t)(colon - text));
 	}
 	if (inet_pton(AF_INET, addr, &in) != 1 || !IN_MULTICAST(ntohl(in.s_addr)) ||
-	    parse_number("group", colon + 1, UINT16_MAX, &port, NULL) != TW_OK || port == 0) {
-		return tw_fail(err, TW_EARG, "--group %s: not a multicast ADDRESS:PORT", text);
+	    parse_number(name, colon + 1, UINT16_MAX, &port, NULL) != TW_OK || port == 0) {
+		return tw_fail(err, TW_EARG, "--%s %s: not a multicast ADDRESS:PORT", name, text);
 	}
-	conf->group = ntohl(in.s_addr);
-	conf->port = (uint16_t)port;
+	*group = ntohl(in.s_addr);
+	*port_out = (uint16_t)port;
 	return TW_OK;
 }
 
@@ -120,11 +131,22 @@ static int parse_format(const char *text, struct tw_gen_conf *conf, struct tw_er
 	return TW_OK;
 }
 
+static int parse_lines(const char *text, bool *two, struct tw_error *err)
+{
+	if (strcmp(text, "a") != 0 && strcmp(text, "ab") != 0) {
+		return tw_fail(err, TW_EARG, "--lines %s: allowed: a, ab", text);
+	}
+	*two = text[1] == 'b';
+	return TW_OK;
+}
+
 /* 0; 1 where the program is done (help, version); or a status. */
 static int parse_options(int argc, char **argv, struct tw_gen_conf *conf, const char **summary,
 			 struct tw_error *err)
 {
 	uint64_t symbols = conf->symbols;
+	uint64_t skew_ns = conf->skew_ns;
+	bool two_lines = false;
 	int status = parse_time(DEFAULT_START, &conf->start_ns, err);
 	int c = 0;
 
@@ -155,7 +177,19 @@ static int parse_options(int argc, char **argv, struct tw_gen_conf *conf, const 
 			status = parse_format(optarg, conf, err);
 			break;
 		case 'g':
-			status = parse_group(optarg, conf, err);
+			status = parse_group("group", optarg, &conf->group, &conf->port, err);
+			break;
+		case 'G':
+			status = parse_group("group-b", optarg, &conf->group_b, &conf->port_b, err);
+			break;
+		case 'k':
+			status = parse_number("skew", optarg, UINT32_MAX, &skew_ns, err);
+			break;
+		case 'l':
+			status = parse_lines(optarg, &two_lines, err);
+			break;
+		case 'F':
+			conf->framing = optarg;
 			break;
 		case 'z':
 			conf->gzip = true;
@@ -175,6 +209,10 @@ static int parse_options(int argc, char **argv, struct tw_gen_conf *conf, const 
 		}
 	}
 	conf->symbols = (uint32_t)symbols;
+	conf->skew_ns = (uint32_t)skew_ns;
+	if (!two_lines) {
+		conf->port_b = 0;
+	}
 	if (status != TW_OK) {
 		return status;
 	}
@@ -186,7 +224,7 @@ static int parse_options(int argc, char **argv, struct tw_gen_conf *conf, const 
 			       conf->protocol == NULL ? "--protocol" : "--output");
 	}
 	if (*summary != NULL && strcmp(*summary, "-") == 0 && strcmp(conf->output, "-") == 0) {
-		return tw_fail(err, TW_EARG, "--summary -: standard output is the capture's");
+		return tw_fail(err, TW_EARG, "--summary -: standard output is the output's");
 	}
 	return TW_OK;
 }
@@ -211,18 +249,39 @@ static int write_summary(const char *path, const struct tw_gen_conf *conf,
 	if (f == NULL) {
 		return tw_fail_sys(err, TW_ESYS, "%s: open", path);
 	}
-	(void)fprintf(f,
-		      "{\"protocol\":\"%s\",\"seed\":%" PRIu64 ",\"symbols\":%u"
-		      ",\"messages\":%" PRIu64 ",\"packets\":%" PRIu64 ",\"heartbeats\":%" PRIu64
-		      ",\"session\":%u,\"first_seq\":%" PRIu64 ",\"last_seq\":%" PRIu64
-		      ",\"first_ns\":%" PRIu64 ",\"last_ns\":%" PRIu64 ",\"capture_bytes\":%" PRIu64
-		      ",\"payload_bytes\":%" PRIu64 ",\"one_sided_quotes\":%" PRIu64
-		      ",\"empty_quotes\":%" PRIu64 ",\"traded_qty\":%" PRIu64
-		      ",\"broken_qty\":%" PRIu64 ",\"counts\":{",
-		      conf->protocol, conf->seed, conf->symbols, s->messages, s->packets,
-		      s->heartbeats, s->session, s->first_seq, s->last_seq, s->first_ns, s->last_ns,
-		      s->capture_bytes, s->payload_bytes, s->one_sided_quotes, s->empty_quotes,
-		      s->traded_qty, s->broken_qty);
+	(void)fprintf(f, "{\"protocol\":\"%s\"", conf->protocol);
+	if (s->session_name[0] != '\0') {
+		(void)fprintf(f, ",\"session\":\"%s\"", s->session_name);
+	} else {
+		(void)fprintf(f, ",\"session\":%u", s->session);
+	}
+	(void)fprintf(f, ",\"symbols\":%u", conf->symbols);
+	const struct {
+		const char *name;
+		uint64_t value;
+	} numbers[] = {
+		{ "seed", conf->seed },
+		{ "messages", s->messages },
+		{ "packets", s->packets },
+		{ "heartbeats", s->heartbeats },
+		{ "first_seq", s->first_seq },
+		{ "last_seq", s->last_seq },
+		{ "first_ns", s->first_ns },
+		{ "last_ns", s->last_ns },
+		{ "capture_bytes", s->capture_bytes },
+		{ "payload_bytes", s->payload_bytes },
+		{ "one_sided_quotes", s->one_sided_quotes },
+		{ "empty_quotes", s->empty_quotes },
+		{ "traded_qty", s->traded_qty },
+		{ "broken_qty", s->broken_qty },
+		{ "unprinted_qty", s->unprinted_qty },
+		{ "living_orders", s->living_orders },
+		{ "living_qty", s->living_qty },
+	};
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		(void)fprintf(f, ",\"%s\":%" PRIu64, numbers[i].name, numbers[i].value);
+	}
+	(void)fprintf(f, ",\"book_hash\":\"%016" PRIx64 "\",\"counts\":{", s->book_hash);
 	print_counts(f, s);
 	(void)fputs("}}\n", f);
 	int failed = ferror(f);
@@ -241,6 +300,9 @@ int main(int argc, char **argv)
 		.symbols = 100,
 		.group = 0xefc31001u, /* 239.195.16.1 */
 		.port = 10378,
+		.group_b = 0xefc31101u, /* 239.195.17.1 */
+		.port_b = 10378,
+		.skew_ns = 1500,
 	};
 	struct tw_gen_summary summary;
 	struct tw_error err = { 0 };

@@ -34,6 +34,7 @@ static const char usage_text[] =
 	"  --loss-both PCT    lose datagrams on both lines at once\n"
 	"  --duplicate PCT, --reorder PCT   on both lines\n"
 	"  --seed N           of the losses (default 1)\n"
+	"  --no-repair        what no line brings is lost, not read from the history\n"
 	"  --verbose          the programs' log lines on standard error\n"
 	"  --keep             leave configuration and run_dir behind, and say where\n"
 	"  --help, --version\n"
@@ -62,6 +63,7 @@ enum {
 	OPT_DUPLICATE,
 	OPT_REORDER,
 	OPT_SEED,
+	OPT_NO_REPAIR,
 	OPT_VERBOSE,
 	OPT_KEEP,
 	OPT_HELP,
@@ -82,6 +84,7 @@ static const struct option long_options[] = {
 	{ "duplicate", required_argument, NULL, OPT_DUPLICATE },
 	{ "reorder", required_argument, NULL, OPT_REORDER },
 	{ "seed", required_argument, NULL, OPT_SEED },
+	{ "no-repair", no_argument, NULL, OPT_NO_REPAIR },
 	{ "verbose", no_argument, NULL, OPT_VERBOSE },
 	{ "keep", no_argument, NULL, OPT_KEEP },
 	{ "help", no_argument, NULL, OPT_HELP },
@@ -198,6 +201,9 @@ static int parse_options(int argc, char **argv, struct options *o)
 			break;
 		case OPT_REORDER:
 			o->site.reorder_pct = optarg;
+			break;
+		case OPT_NO_REPAIR:
+			o->site.repair = false;
 			break;
 		case OPT_VERBOSE:
 			o->verbose = true;
@@ -355,7 +361,7 @@ int main(int argc, char **argv)
 		.site = { .protocol = "tops16",
 			  .depth = "quotes",
 			  .rate_msgs = 50000,
-			  .subscribers = 1,
+			  .repair = true,
 			  .seed = 1 },
 		.format = "json",
 	};
