@@ -130,7 +130,7 @@ test-%: ## run one tier (tests/run.py --list names them)
 	@python3 tests/run.py $*
 
 bench: ## measure, as ratios between things of the same run
-	@tools/setup.sh build test
+	@tools/setup.sh build test bench
 	@$(MAKE) --no-print-directory -j$$(nproc) all benches
 	@python3 tests/bench/run.py $(BIN) $(B)/tests/bench
 

@@ -20,6 +20,18 @@ def first_line(path, key=None):
     return "unknown"
 
 
+def go_first():
+    """In the bench's process: before what else runs on the machine, as far as that is allowed.  With a session of its own
+    goes a scheduling group of its own, whose weight is what counts (sched(7), "The autogroup feature")."""
+    os.setsid()
+    try:
+        with open("/proc/self/autogroup", "w", encoding="ascii") as f:
+            f.write("-20")
+        os.nice(-20)
+    except OSError:
+        pass
+
+
 def main():
     bin_dir, bench_dir, wanted = sys.argv[1], sys.argv[2], sys.argv[3:]
     print(f"CPU {first_line('/proc/cpuinfo', 'model name')}, {os.cpu_count()} CPUs, kernel {platform.release()}, "
@@ -32,7 +44,7 @@ def main():
         print(f"\n== {name}", flush=True)
         try:
             failed += subprocess.run([os.path.join(bench_dir, name)], stdin=subprocess.DEVNULL, env=env,
-                                     timeout=600, check=False).returncode != 0
+                                     preexec_fn=go_first, timeout=600, check=False).returncode != 0
         except subprocess.TimeoutExpired:
             print(f"{name}: not done within 600 s")
             failed += 1

@@ -39,28 +39,39 @@ static inline uint64_t fuzz_count(unsigned int index)
 	return atomic_load_explicit(&fuzz_counters[index], memory_order_relaxed);
 }
 
-/* A fresh one for each input, so that a finding needs nothing that came before it. */
-static inline struct tw_feed *fuzz_feed(void)
+/* The conf of any protocol's feed, but for names and sink. */
+static inline struct tw_feed_conf fuzz_conf(void)
 {
 	static char some[] = "ZIEXT"; /* the feed borrows it */
 	static char *symbols[] = { some, NULL };
-	struct tw_feed_conf conf = {
-		.protocol = "tops16",
+	return (struct tw_feed_conf){
 		.venue_id = 1,
-		.mic = "IEXG",
 		.channel_count = 2,
 		.symbols = { NULL, symbols },
 		.max_instruments = 8, /* so that a full table is in reach */
 		.counters = { .values = fuzz_counters },
-		.sink = { .message = fuzz_take },
 	};
+}
+
+/* A fresh one for each input, so that a finding needs nothing that came before it. */
+static inline struct tw_feed *fuzz_open(const struct tw_feed_conf *conf)
+{
 	struct tw_feed *feed;
 	for (unsigned int i = 0; i < TW_N_fh_counters; i++) {
 		atomic_store_explicit(&fuzz_counters[i], 0, memory_order_relaxed);
 	}
 	fuzz_messages = 0;
-	require(tw_feed_create(&feed, &conf, NULL) == TW_OK);
+	require(tw_feed_create(&feed, conf, NULL) == TW_OK);
 	return feed;
+}
+
+static inline struct tw_feed *fuzz_feed(void) /* of TOPS */
+{
+	struct tw_feed_conf conf = fuzz_conf();
+	conf.protocol = "tops16";
+	conf.mic = "IEXG";
+	conf.sink.message = fuzz_take;
+	return fuzz_open(&conf);
 }
 
 #endif

@@ -60,6 +60,7 @@ uint32_t tw_ledger_dgram(void *to, uint32_t mtu_bytes, const struct tw_ledger_sp
 				   .session = spec->session,
 				   .publisher = spec->publisher,
 				   .packet_seq = spec->packet_seq,
+				   .log_pos = spec->log_pos,
 				   .first_msg_seq = spec->first_seq,
 				   .send_ns = spec->send_ns };
 	uint8_t *bytes = to;
@@ -114,12 +115,40 @@ static uint8_t *given_of(struct tw_ledger *ledger, uint64_t session)
 	return NULL;
 }
 
+static void mark_given(uint8_t *given, const struct tw_dgram *dgram, uint64_t first_seq,
+		       uint64_t end_seq)
+{
+	uint8_t what = (dgram->hdr->flags & TW_WIRE_HOLE) != 0 ? GIVEN_HOLE : GIVEN_DATA;
+
+	for (uint64_t seq = first_seq; seq < end_seq && seq < TW_LEDGER_MSGS; seq++) {
+		given[seq] = given[seq] == 0 ? what : given[seq];
+	}
+}
+
+void tw_ledger_repair(struct tw_ledger *ledger, const struct tw_dgram *dgram, uint64_t first_seq,
+		      uint64_t end_seq)
+{
+	uint8_t *given = given_of(ledger, dgram->hdr->session);
+
+	if (given != NULL) {
+		mark_given(given, dgram, first_seq, end_seq);
+	}
+}
+
+void tw_ledger_too_late(struct tw_ledger *ledger, uint64_t session, uint64_t seq)
+{
+	uint8_t *given = given_of(ledger, session);
+
+	if (given != NULL && seq < TW_LEDGER_MSGS && given[seq] == 0) {
+		given[seq] = GIVEN_HOLE;
+	}
+}
+
 void tw_ledger_give(struct tw_ledger *ledger, const struct tw_dgram *dgram,
 		    enum tw_arb_result result)
 {
 	const struct tw_wire_hdr *hdr = dgram->hdr;
 	uint8_t *given = given_of(ledger, hdr->session);
-	uint8_t what = (hdr->flags & TW_WIRE_HOLE) != 0 ? GIVEN_HOLE : GIVEN_DATA;
 
 	if (given == NULL ||
 	    (result != TW_ARB_FIRST && result != TW_ARB_HELD && result != TW_ARB_HEARTBEAT)) {
@@ -128,10 +157,7 @@ void tw_ledger_give(struct tw_ledger *ledger, const struct tw_dgram *dgram,
 	if (ledger->session != hdr->session) {
 		memset(given, 0, TW_LEDGER_MSGS); /* it begins, perhaps not for the first time */
 	}
-	for (uint64_t seq = hdr->first_msg_seq; seq < dgram->end_seq && seq < TW_LEDGER_MSGS;
-	     seq++) {
-		given[seq] = given[seq] == 0 ? what : given[seq];
-	}
+	mark_given(given, dgram, hdr->first_msg_seq, dgram->end_seq);
 }
 
 bool tw_ledger_was_given(const struct tw_ledger *ledger, uint64_t session, uint64_t seq)
@@ -171,6 +197,9 @@ static bool take_in_order(struct tw_ledger *ledger, const struct tw_arb_run *run
 	}
 	if (run->type == TW_RUN_DATA && run->fills_gap != in_gap) {
 		return wrong(ledger, "fills_gap is %d at %" PRIu64, run->fills_gap, run->first_seq);
+	}
+	if (run->repaired && (!in_gap || run->type != TW_RUN_DATA)) {
+		return wrong(ledger, "repaired outside of a gap at %" PRIu64, run->first_seq);
 	}
 	if (!in_gap && run->gap_ns != 0) {
 		return wrong(ledger, "gap_ns outside of a gap at %" PRIu64, run->first_seq);
@@ -217,6 +246,7 @@ static bool take_data(struct tw_ledger *ledger, const struct tw_arb_run *run)
 		return wrong(ledger, "%u bytes where the messages have %u", run->bytes, at);
 	}
 	ledger->data_msgs += run->count;
+	ledger->repaired_msgs += run->repaired ? run->count : 0;
 	if (ledger->lent_count < TW_LEDGER_LENT) {
 		ledger->lent[ledger->lent_count++] =
 			(struct tw_ledger_lent){ run->msgs, run->bytes,

@@ -6,7 +6,7 @@
  * Checked    with every run: one session at a time; DATA and LOST in order without gap or overlap, so
  *            that they partition the numbers; the bytes of each message; counts and lengths; GAP runs
  *            in order, disjoint, and never behind what was delivered; fills_gap and gap_ns exactly on
- *            what lies in a reported gap; END once, at the end; nothing after it; line states alternate.
+ *            what lies in a reported gap, `repaired` on nothing else; END once, at the end; nothing after it; line states alternate.
  * LOST       must be excusable: never a number that was given as data and accepted before a hole named
  *            it, and never one that was not made.  The caller says what it gave with tw_ledger_give().
  * Threads    one. */
@@ -33,7 +33,7 @@ struct tw_ledger_spec {
 	uint8_t flags;
 	uint16_t channel, environment;
 	uint32_t publisher;
-	uint64_t session, packet_seq, first_seq, end_seq, send_ns;
+	uint64_t session, packet_seq, log_pos, first_seq, end_seq, send_ns;
 };
 /* Writes it to `to` (TW_WIRE_DGRAM_MAX_BYTES, 8-byte aligned) and returns its length, whole units.  As
  * many messages as fit in mtu_bytes: see msg_count. */
@@ -65,7 +65,7 @@ struct tw_ledger {
 	uint64_t sessions[TW_LEDGER_SESSIONS]; /* of `given` */
 	uint8_t given[TW_LEDGER_SESSIONS][TW_LEDGER_MSGS];
 	/* totals */
-	uint64_t data_msgs, lost_msgs, gaps_reported, sessions_begun, ends, fills;
+	uint64_t data_msgs, lost_msgs, repaired_msgs, gaps_reported, sessions_begun, ends, fills;
 	uint64_t last_lost_first_seq, last_lost_end_seq;
 	char error[256]; /* of the first thing that was wrong, empty while all is well */
 };
@@ -74,6 +74,11 @@ void tw_ledger_init(struct tw_ledger *ledger);
 /* The arbiter was given this datagram and answered `result`. */
 void tw_ledger_give(struct tw_ledger *ledger, const struct tw_dgram *dgram,
 		    enum tw_arb_result result);
+/* It took messages [first_seq, end_seq) of this one, which came from history. */
+void tw_ledger_repair(struct tw_ledger *ledger, const struct tw_dgram *dgram, uint64_t first_seq,
+		      uint64_t end_seq);
+/* Whatever comes of `seq` later is too late: it was given up. */
+void tw_ledger_too_late(struct tw_ledger *ledger, uint64_t session, uint64_t seq);
 /* The arbiter gave this run.  false: something is wrong, see error. */
 bool tw_ledger_take(struct tw_ledger *ledger, const struct tw_arb_run *run);
 /* All has been pulled: whether what was lent is still as it was. */

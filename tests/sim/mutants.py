@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Proves that the checks of the simulation and of the arbiter's unit tests can fail.
 
-Breaks the arbiter in one place at a time, in a copy, and expects the simulation (--seeds N) and, where
+Breaks the arbiter or the repair ladder in one place at a time, in a copy, and expects the simulation (--seeds N) and, where
 criterion is installed, the unit tests to say so.  Prints a table; exit status 1 where a mutant that
 should have been caught was not, or where a mutant no longer applies.
 
@@ -15,10 +15,19 @@ import sys
 import tempfile
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-PROTOCOL = ["core/protocol/arb.c", "core/protocol/arb_line.c", "core/protocol/arb_segs.c"]
+PROTOCOL = ["core/protocol/arb.c", "core/protocol/arb_line.c", "core/protocol/arb_segs.c",
+            "core/protocol/arb_repair.c", "core/protocol/repair.c", "core/protocol/repair_reply.c",
+            "core/protocol/repair_state.c", "core/protocol/arb_memory.c"]
 SIM = ["tests/sim/sim_protocol.c", "tests/sim/world.c", "tests/sim/world_pub.c",
-       "tests/sim/world_sub.c", "tests/sim/ledger.c"]
-UNIT = ["test_arb", "test_arb_session", "test_arb_world"]
+       "tests/sim/world_sub.c", "tests/sim/world_repair.c", "tests/sim/ledger.c"]
+ARB_UNIT = ["tests/unit/arb_scene.c", "tests/sim/ledger.c"]
+REPAIR_UNIT = ["tests/unit/repair_bed.c", "tests/sim/ledger.c"]
+PROBE = ["tests/support/probe_alloc.c"]
+WRAP = "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free"
+# name, what it is linked with, flags
+UNIT = [("test_arb", ARB_UNIT, []), ("test_arb_session", ARB_UNIT, []),
+        ("test_arb_world", ARB_UNIT, []), ("test_arb_repair", ARB_UNIT, []),
+        ("test_repair", REPAIR_UNIT + PROBE, [WRAP]), ("test_repair_trust", REPAIR_UNIT, [])]
 BOTH, UNIT_ONLY = "both", "unit"
 
 # name, file, what, by what, who must catch it (the simulation sees no statistics and no mere delay)
@@ -29,8 +38,8 @@ MUTANTS = [
      "max_seq(dgram->hdr->first_msg_seq + 1, arb->next_seq)", BOTH),
     ("trim: bytes one message too early", 2, "while (tw_seq_before(cursor->seq, seq))",
      "while (tw_seq_before(cursor->seq + 1, seq))", BOTH),
-    ("give up: no deadline", 0, "if (arb->now_ns - gap->seen_ns < arb->conf.wait_ns) {",
-     "if (0) {", BOTH),
+    ("give up: no deadline", 0, "if (arb->conf.repair || arb->now_ns - gap->seen_ns < arb->conf.wait_ns) {",
+     "if (arb->conf.repair) {", BOTH),
     ("give up: waits for no line", 0, "if (!line_is_past(arb, &arb->lines[i], gap)) {",
      "if (0) {", BOTH),
     ("give up: idle before the deadline counts", 0, "line->idle_ns - gap->seen_ns >= wait_ns",
@@ -44,7 +53,7 @@ MUTANTS = [
     ("give up: never", 0, "for (uint32_t i = 0; i < arb->conf.lines; i++) {\n\t\tif (!line_is_past",
      "return false;\n\tfor (uint32_t i = 0; i < arb->conf.lines; i++) {\n\t\tif (!line_is_past", BOTH),
     ("full store: claims what is in hand", 0,
-     "end_seq = min_seq(end_seq, arb->hand.dgram.hdr->first_msg_seq);", ";", BOTH),
+     "end_seq = tw_min_seq(end_seq, arb->hand.dgram.hdr->first_msg_seq);", ";", BOTH),
     ("full store: one more than its size", 0, "arb->slots.used < arb->conf.store_dgrams",
      "arb->slots.used <= arb->conf.store_dgrams", BOTH),
     ("full store: reuses what is lent", 2, "slots->free_ids[slots->free_count + slots->released_count++] = slot;",
@@ -57,16 +66,16 @@ MUTANTS = [
      "for (uint32_t i = segs->count; i > index + 1; i--)", BOTH),
     ("list: finds the one after", 2, "low = mid + 1;\n\t\t}\n\t}\n\treturn low;",
      "low = mid + 1;\n\t\t}\n\t}\n\treturn low + 1 < segs->count ? low + 1 : low;", BOTH),
-    ("gap: its left part forgotten", 2, "tw_arb_segs_insert(segs, index, gap)->end_seq = first_seq;\n\t\tgap->first_seq = first_seq;\n\t\tindex++;",
-     "gap->first_seq = first_seq;", BOTH),
+    ("gap: its left part forgotten", 2, "if (tw_seq_before(gap->first_seq, first_seq)) {\n\t\tstruct",
+     "gap->first_seq = first_seq;\n\tif (tw_seq_before(gap->first_seq, first_seq)) {\n\t\tstruct", BOTH),
     ("gap: not reported", 0, "arb->gap_end_seq = gap.end_seq;", "arb->gap_end_seq = gap.first_seq;", BOTH),
     ("gap: what fills it does not say so", 0, "run->fills_gap = seg->in_gap;",
      "run->fills_gap = false;", BOTH),
     ("held: taken for a duplicate", 0,
-     "return any_missing(arb, first_seq, end_seq) ? TW_ARB_HELD : TW_ARB_DUPLICATE;",
+     "return tw_arb_any_missing(arb, first_seq, end_seq) ? TW_ARB_HELD : TW_ARB_DUPLICATE;",
      "return TW_ARB_DUPLICATE;", BOTH),
-    ("heartbeat: reveals nothing", 0, "\t\treveal(arb, end_seq);\n\t\tif ((hdr->flags",
-     "\t\tif ((hdr->flags", BOTH),
+    ("heartbeat: reveals nothing", 0, "\t\treveal(arb, end_seq, place);\n",
+     "\n", BOTH),
     ("END: does not wait", 0, "!arb->end_reported && arb->next_seq == arb->final_seq",
      "!arb->end_reported", BOTH),
     ("END: comes again", 0, "arb->end_reported = true;", "", BOTH),
@@ -83,10 +92,91 @@ MUTANTS = [
      "false", UNIT_ONLY),
     ("session: END of the old one stays", 0, "\tarb->final_seq = 0;\n", "", BOTH),
     ("session: lines keep their place", 1, "\tline->end_seq = 0;\n", "", UNIT_ONLY),
+    ("session: a line has no time to come", 1,
+     "line->heard_ns = line->state == TW_ARB_LINE_UP ? now_ns : line->heard_ns;", "(void)now_ns;", UNIT_ONLY),
     ("line: never down", 1, "line->state == TW_ARB_LINE_DOWN ||", "true ||", UNIT_ONLY),
     ("line: up twice", 1, "bool comes_up = line->state != TW_ARB_LINE_UP;", "bool comes_up = true;", BOTH),
     ("line: missing counted twice", 1, "life->seen = SEEN_ALL;\n}", "}", UNIT_ONLY),
     ("line: a restart is missing packets", 1, "life->publisher == hdr->publisher", "true", UNIT_ONLY),
+    ("history: decides what was not asked for", 0, "if (repair) {\n", "if (false) {\n", UNIT_ONLY),
+    ("history: decides what nobody has shown", 0, "tw_min_seq(arb->asked_end_seq, arb->known_end)",
+     "arb->asked_end_seq", UNIT_ONLY),
+    ("history: moves a line on", 0, "if (!hand->repair) {", "if (true) {", UNIT_ONLY),
+    ("history: does not say so", 0, "run->repaired = seg->repaired;", "run->repaired = false;", BOTH),
+    ("history: of another session", 3, "hdr->session != arb->session ||", "", UNIT_ONLY),
+    ("history: heartbeats are taken", 3, "(hdr->flags & TW_WIRE_HEARTBEAT) != 0 ||", "", UNIT_ONLY),
+    ("history: longer than the store's slots", 3, "dgram->len_bytes > arb->conf.mtu_bytes", "false",
+     UNIT_ONLY),
+    ("history: the store grows", 3, "arb->slots.used >= arb->conf.store_dgrams", "false", BOTH),
+    ("give up: more than was said", 3, "uint64_t stop_seq = tw_min_seq(seg->end_seq, end_seq);",
+     "uint64_t stop_seq = seg->end_seq;", UNIT_ONLY),
+    ("give up: cuts without end", 3, "arb->segs.count + TW_ARB_INPUT_SEGS > arb->seg_limit)) {",
+     "false)) {", UNIT_ONLY),
+    ("due: never before the wait is over", 3, "!tw_seq_before(tw_arb_shown_seq(arb), gap->end_seq)",
+     "false", UNIT_ONLY),
+    ("place: after a datagram that was cut", 2, "end_seq == cursor->end_seq ? cursor->end_place : nowhere",
+     "cursor->end_place", UNIT_ONLY),
+    ("place: of two lives", 3, "info->begin.publisher == info->end.publisher &&", "", UNIT_ONLY),
+    ("place: whatever the lines say", 3, "(info->end.pos - info->begin.pos) / (2 * dgram_units) <= msgs",
+     "true", UNIT_ONLY),
+    ("place: heartbeats say nothing", 0, "arb->tail = *place;", "", UNIT_ONLY),
+    ("gaps: the walker stays where none is", 2, "if (segs->walker == id) {", "if (false) {", BOTH),
+    ("gaps: one that is filled stays in the list", 2,
+     "unlink_gap(segs, id);\n\t\tfill_seg", "fill_seg", BOTH),
+    ("repair: asks before it is due", 4, "if (!gap.due) {", "if (false) {", UNIT_ONLY),
+    ("repair: asks again at once", 4, "note->rounds > 0 && repair->now_ns < note->retry_ns",
+     "false", BOTH),
+    ("repair: back-off does not grow", 6, "ns *= 2;", "ns += 0 * ns + 1;", UNIT_ONLY),
+    ("repair: again before a round trip", 4, "(wait_ns < trip_ns ? trip_ns : wait_ns)", "wait_ns",
+     UNIT_ONLY),
+    ("repair: always the same server", 4, "from = note->rounds == 0 ? 0 : note->server + 1u;",
+     "from = note->server;", UNIT_ONLY),
+    ("repair: for ever", 4, "note->rounds >= repair->conf.attempts_max", "false", UNIT_ONLY),
+    ("repair: no time to give up", 4,
+     "if (repair->now_ns - gap->seen_ns >= repair->conf.give_up_ns) {", "if (false) {", BOTH),
+    ("repair: gives up before the lines do", 4, "lost_seq != gap.first_seq && gap.passed",
+     "lost_seq != gap.first_seq", UNIT_ONLY),
+    ("repair: gives up what is on its way", 4,
+     "if (!tw_repair_is_outstanding(repair, gap->first_seq, gap->end_seq)) {", "if (true) {", UNIT_ONLY),
+    ("repair: a server that is down", 6, "!server->up ||", "", BOTH),
+    ("repair: a server that refused", 6, "if (repair->now_ns >= server->blocked_ns) {", "if (true) {",
+     UNIT_ONLY),
+    ("repair: waits for ever for what is overdue", 6, "repair->free_count == 0 && repair->overdue > 0",
+     "false", UNIT_ONLY),
+    ("repair: joins more than a read takes", 4, "ask.end - read->begin > max ||", "", BOTH),
+    ("repair: joins nothing", 4, "if (fits) {", "if (false) {", UNIT_ONLY),
+    ("repair: joins what is far apart", 4,
+     "ask.begin - read->end >= apart ||", "", UNIT_ONLY),
+    ("repair: parts without overlap", 4, "ask->begin = note->asked_to - repair->overlap_units;",
+     "ask->begin = note->asked_to;", UNIT_ONLY),
+    ("repair: parts of any size", 4, "fits || wide ? ask->end : ask->begin + max", "ask->end", BOTH),
+    ("repair: no pace", 6, "return due_ns > burst_ns ? due_ns - burst_ns : 0;", "return 0 * due_ns * burst_ns;",
+     UNIT_ONLY),
+    ("repair: a session outlives itself", 6,
+     "repair->session = tw_arb_session(repair->arb);\n\t\tforget_session(repair);",
+     "repair->session = tw_arb_session(repair->arb);", UNIT_ONLY),
+    ("repair: by number before the begin", 4, "ask->begin = gone_seq;", "", UNIT_ONLY),
+    ("repair: waits though it is gone everywhere", 4, "if (!tw_seq_before(gap->first_seq, gone_seq)) {",
+     "if (true) {", UNIT_ONLY),
+    ("answer: of another place", 5, "hdr->log_pos == walk->read.begin + walk->at_bytes / UNIT", "true",
+     UNIT_ONLY),
+    ("answer: of another publisher", 5, "hdr->publisher == walk->read.publisher &&", "", UNIT_ONLY),
+    ("answer: numbers that do not begin with the gap", 5, "first_seq != read->first_seq) {", "false) {",
+     UNIT_ONLY),
+    ("answer: a hole without end", 5,
+     "return read->by_seq || !tw_seq_before(read->end_seq, dgram->end_seq);", "return true;", UNIT_ONLY),
+    ("answer: read past its end", 5, "len_bytes <= walk->len_bytes - walk->at_bytes &&", "", UNIT_ONLY),
+    ("answer: to nobody", 6, "return id != 0 && slot->id == id ? slot : NULL;",
+     "return slot->id != 0 ? slot : NULL;", UNIT_ONLY),
+    ("answer: whatever it brought is good", 5, "if (has_brought_all(repair)) {", "if (true) {", UNIT_ONLY),
+    ("answer: a full store is the server's fault", 5,
+     "walk->no_room == tw_arb_repair_no_room(repair->arb)", "true", UNIT_ONLY),
+    ("answer: never by number", 5, "note->by_seq = true;", "", UNIT_ONLY),
+    ("answer: gone is forgotten", 5, "server->gone_seq = read->end;", "", UNIT_ONLY),
+    ("answer: the begin of a history is not learnt", 5, "server->gone_seq = walk->got_seq;", "",
+     UNIT_ONLY),
+    ("answer: the rest of a wide read waits", 5, "go_on(repair, &walk->read, walk->end_seq);",
+     "", UNIT_ONLY),
 ]
 
 
@@ -112,7 +202,7 @@ def caught(argv):
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("build")
-    ap.add_argument("--seeds", type=int, default=3000)
+    ap.add_argument("--seeds", type=int, default=6000)
     ap.add_argument("--only", default="")
     opt = ap.parse_args()
     archive = os.path.join(opt.build, "lib", "libtw-internal.a")
@@ -124,8 +214,8 @@ def main():
         sim = compile_objects(cc, SIM, tmp, "sim_")
         units = {}
         if has_criterion:
-            scene = compile_objects(cc, ["tests/unit/arb_scene.c", "tests/sim/ledger.c"], tmp, "u_")
-            units = {u: compile_objects(cc, [f"tests/unit/{u}.c"], tmp, "u_") + scene for u in UNIT}
+            units = {u: (compile_objects(cc, [f"tests/unit/{u}.c"] + more, tmp, "u_"), flags)
+                     for u, more, flags in UNIT}
         for name, which, old, new, expected in [("(none)", 0, "", "", "none")] + MUTANTS:
             if opt.only not in name:
                 continue
@@ -144,9 +234,9 @@ def main():
             subprocess.run(cc + ["-o", by_sim_bin] + objects + sim + [archive, "-lm", "-pthread"], check=True)
             by_sim = caught([by_sim_bin, "--seeds", str(opt.seeds)])
             by_unit = False
-            for unit, unit_objects in units.items():
+            for unit, (unit_objects, flags) in units.items():
                 binary = os.path.join(tmp, unit)
-                subprocess.run(cc + ["-o", binary] + objects + unit_objects +
+                subprocess.run(cc + ["-o", binary] + flags + objects + unit_objects +
                                [archive, "-lcriterion", "-lm", "-pthread"], check=True)
                 by_unit = by_unit or caught([binary])
             good = not (by_sim or by_unit) if expected == "none" else (

@@ -29,7 +29,7 @@ struct options {
 struct totals {
 	uint64_t passed, failed;
 	struct tw_world_result sum;
-	uint64_t gentle;
+	uint64_t gentle, repairs, healing;
 };
 
 static void add(struct totals *totals, const struct tw_world_result *r)
@@ -37,6 +37,8 @@ static void add(struct totals *totals, const struct tw_world_result *r)
 	struct tw_world_result *s = &totals->sum;
 
 	totals->gentle += r->gentle ? 1 : 0;
+	totals->repairs += r->repairs ? 1 : 0;
+	totals->healing += r->healing ? 1 : 0;
 	s->events += r->events;
 	s->data_msgs += r->data_msgs;
 	s->lost_msgs += r->lost_msgs;
@@ -53,6 +55,16 @@ static void add(struct totals *totals, const struct tw_world_result *r)
 	s->overflowed += r->overflowed;
 	s->downs += r->downs;
 	s->takeovers += r->takeovers;
+	s->repaired_msgs += r->repaired_msgs;
+	s->reads += r->reads;
+	s->retries += r->retries;
+	s->gone += r->gone;
+	s->refused += r->refused;
+	s->busy += r->busy;
+	s->broken += r->broken;
+	s->overdue += r->overdue;
+	s->ignored += r->ignored;
+	s->given_up += r->given_up;
 }
 
 static void run_one(struct totals *totals, const struct tw_world_conf *conf, bool twice)
@@ -108,7 +120,19 @@ static bool covers(const struct totals *totals)
 		     { "full stores", s->store_full },
 		     { "queue overflows", s->overflowed },
 		     { "lines down", s->downs },
-		     { "lower sessions", s->takeovers } };
+		     { "lower sessions", s->takeovers },
+		     { "worlds with repair", totals->repairs },
+		     { "healing worlds", totals->healing },
+		     { "messages from history", s->repaired_msgs },
+		     { "reads", s->reads },
+		     { "retries", s->retries },
+		     { "reads gone", s->gone },
+		     { "refused", s->refused },
+		     { "busy", s->busy },
+		     { "broken", s->broken },
+		     { "overdue", s->overdue },
+		     { "answers to nobody", s->ignored },
+		     { "messages given up", s->given_up } };
 	bool all = true;
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

@@ -161,7 +161,7 @@ static void make_sessions(struct world *w)
 					: 1 + tw_world_below(w, tw_world_one_in(w, 4) ? 900 : 120);
 		session->ends = i + 1 == w->session_count || tw_world_one_in(w, 2);
 	}
-	if (w->session_count > 1 && !w->gentle && tw_world_one_in(w, 4)) {
+	if (w->session_count > 1 && !w->gentle && !w->healing && tw_world_one_in(w, 4)) {
 		w->lower_session = true;
 		w->sessions[w->session_count - 1].id = w->sessions[0].id - 1;
 		w->result->takeovers = 1;
@@ -189,6 +189,9 @@ static void make_fault(struct world *w, struct fault *fault)
 	if (w->gentle && w->reorders && fault->type == FAULT_STALL) {
 		fault->type = FAULT_CUT;
 	}
+	if (w->healing && fault->type == FAULT_CRASH) {
+		fault->type = FAULT_RESTART; /* a history dies with its publisher */
+	}
 	fault->line = w->gentle ? w->lossy_line : tw_world_below(w, w->lines);
 	fault->sub = tw_world_below(w, w->subs_count);
 	if (fault->type == FAULT_CUT && tw_world_one_in(w, 3)) {
@@ -211,21 +214,25 @@ static bool make_sub(struct world *w, struct sub *sub)
 		.wait_ns = WAIT_NS,
 		.heartbeat_max_ns = HEARTBEAT_NS,
 		.session_takeover_ns = TAKEOVER_NS,
-		.store_dgrams = w->gentle ? 1024 : stores[tw_world_below(w, 5)],
+		.store_dgrams = w->gentle || w->healing ? 1024 : stores[tw_world_below(w, 5)],
 		.mtu_bytes = w->mtu_bytes
 	};
-	sub->batch = 1 + tw_world_below(w, 16);
+	sub->slow = tw_world_one_in(w, 2);
+	sub->batch = 1 + tw_world_below(w, sub->slow ? 3 : 16);
 	sub->size_bytes = tw_arb_size(&sub->conf);
 	/* whole cache lines: both addends are */
 	sub->memory = aligned_alloc(64, sub->size_bytes + GUARD_BYTES);
-	return sub->memory != NULL;
+	return sub->memory != NULL && tw_world_make_repair(w, sub);
 }
 
 static bool make(struct world *w)
 {
 	struct tw_sim_conf sim = { .seed = tw_rng_next(&w->rng) };
 
-	w->gentle = tw_world_one_in(w, 3);
+	w->repairs = tw_world_one_in(w, 2);
+	/* large stores, which a crowd would not have room for */
+	w->healing = w->repairs && w->conf.subscribers == 0 && tw_world_one_in(w, 2);
+	w->gentle = !w->healing && tw_world_one_in(w, 3);
 	w->lines = w->gentle || !tw_world_one_in(w, 8) ? 2 : 1;
 	w->lossy_line = tw_world_below(w, 2);
 	w->reorders = !w->gentle || tw_world_one_in(w, 2);
@@ -234,18 +241,24 @@ static bool make(struct world *w)
 	w->burst_max = 1 + tw_world_below(w, tw_world_one_in(w, 3) ? 60 : 8);
 	w->burst_gap_ns = 1 + tw_world_up_to(w, 60 * US);
 	make_sessions(w);
-	w->retain_msgs =
-		w->gentle || tw_world_one_in(w, 2) ? UINT32_MAX : 5 + tw_world_below(w, 60);
+	w->retain_msgs = w->gentle || w->healing || tw_world_one_in(w, 2)
+				 ? UINT32_MAX
+				 : 5 + tw_world_below(w, 60);
 	w->oldest_seq = 1;
 	w->read_seq = 1;
 	w->history_bytes = 64u + w->mtu_bytes * (4 + tw_world_below(w, 8));
+	if (w->repairs && (w->healing || tw_world_one_in(w, 2))) {
+		w->history_bytes = HISTORY_BYTES;
+	}
 
 	sim.receivers = w->subs_count;
 	sim.lines = w->lines;
-	sim.queue_dgrams = w->gentle ? 2048 : 4 + tw_world_below(w, 60);
+	w->queue_dgrams = w->gentle || w->healing ? 2048 : 4 + tw_world_below(w, 60);
+	sim.queue_dgrams = w->queue_dgrams;
 	w->history_memory = aligned_alloc(64, w->history_bytes);
 	w->subs = calloc(w->subs_count, sizeof(*w->subs));
-	if (tw_sim_open(&w->sim, &sim) != TW_OK || w->history_memory == NULL || w->subs == NULL) {
+	if (tw_sim_open(&w->sim, &sim) != TW_OK || w->history_memory == NULL || w->subs == NULL ||
+	    !tw_world_make_servers(w)) {
 		return false;
 	}
 	for (uint32_t i = 0; i < w->subs_count; i++) {
@@ -266,6 +279,8 @@ static bool make(struct world *w)
 	tw_world_start_publisher(w);
 	w->result->sessions = 1;
 	w->result->gentle = w->gentle;
+	w->result->repairs = w->repairs;
+	w->result->healing = w->healing;
 	tw_world_timer(w, 0, T_PRODUCE, 0);
 	tw_world_timer(w, 0, T_PUBLISH, 0);
 	return true;
@@ -275,7 +290,9 @@ static void unmake(struct world *w)
 {
 	for (uint32_t i = 0; w->subs != NULL && i < w->subs_count; i++) {
 		free(w->subs[i].memory);
+		free(w->subs[i].repair_memory);
 	}
+	tw_world_unmake_servers(w);
 	free(w->subs);
 	free(w->history_memory);
 	tw_sim_close(w->sim);
@@ -303,6 +320,18 @@ static void on_timer(struct world *w, uint64_t id)
 	case T_POLL:
 		tw_world_poll_sub(w, index);
 		tw_world_timer_in(w, POLL_NS, T_POLL, index);
+		break;
+	case T_WAKE:
+		w->subs[index].stalled = false;
+		break;
+	case T_SERVE:
+		tw_world_serve(w, index);
+		break;
+	case T_ANSWER:
+		tw_world_answer(w, index);
+		break;
+	case T_SERVER:
+		tw_world_toggle_server(w, index);
 		break;
 	case T_FAULT:
 		begin_fault(w, index);
@@ -334,13 +363,15 @@ static bool is_over(const struct world *w)
 
 /* How long it may take from healing to the end: END comes with the next heartbeat; a subscriber that is
  * in another session adopts a lower one only after the takeover time, heard at heartbeats; and what
- * END reveals waits its time and is seen at the next poll. */
+ * END reveals waits its time, or is repaired or given up, and is seen at the next poll; a slow subscriber
+ * may have full queues to work off. */
 static uint64_t bound_ns(const struct world *w)
 {
 	uint64_t start_ns = w->heal_ns < ACTIVE_NS ? ACTIVE_NS - w->heal_ns : 0;
 
 	return start_ns + 2 * HEARTBEAT_NS + WAIT_NS + 2 * POLL_NS + PUBLISH_NS + 300 * US +
-	       (w->lower_session ? TAKEOVER_NS + HEARTBEAT_NS : 0);
+	       (w->lower_session ? TAKEOVER_NS + HEARTBEAT_NS : 0) +
+	       (w->repairs ? GIVE_UP_MAX_NS : 0) + w->queue_dgrams * POLL_NS;
 }
 
 static void check_ends(struct world *w)

@@ -8,6 +8,10 @@
  *
  * Gentle worlds  lose on one line only, cut no other, and reorder within wait_ns: no LOST is allowed but
  *                for what came before a subscriber listened.
+ * Repair         in half of the worlds subscribers repair (the real ladder) from servers that answer from
+ *                the publisher's real history: honest, slow, or each wrong in its own way.
+ * Healing worlds of these have one honest server that can be reached and a history that holds the
+ *                session; whatever else happens, what was sent is delivered, all of it.
  * Threads        one. */
 #ifndef TW_TESTS_SIM_WORLD_H
 #define TW_TESTS_SIM_WORLD_H
@@ -25,10 +29,11 @@ struct tw_world_result {
 	bool passed;
 	char error[512];
 	uint64_t trace_hash; /* of every run of every subscriber: equal for equal seeds */
-	bool gentle;
+	bool gentle, repairs, healing;
 	/* how much of it there was, summed over subscribers */
 	uint64_t events, data_msgs, lost_msgs, gaps, fills, ends, holes, crashes, sessions, cuts,
-		stalls, restarts, store_full, overflowed, downs, takeovers;
+		stalls, restarts, store_full, overflowed, downs, takeovers, repaired_msgs, reads,
+		retries, gone, refused, busy, broken, overdue, ignored, given_up;
 };
 
 void tw_world_run(const struct tw_world_conf *conf, struct tw_world_result *result);

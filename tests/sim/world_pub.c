@@ -74,6 +74,7 @@ void tw_world_start_publisher(struct world *w)
 			    session->id, conf.publisher) != TW_OK) {
 		tw_world_fail(w, "history refuses %zu bytes", w->history_bytes);
 	}
+	tw_history_index_begin(&w->index);
 	tw_pack_init(&w->pack, &conf, &w->history, tw_sim_now(w->sim));
 	w->pub_runs = true;
 	tw_world_trace(w, "publisher %" PRIu32 ": session %" PRIu64 " from %" PRIu64,
@@ -92,6 +93,7 @@ static void send_one(struct world *w, const struct tw_pack_dgram *dgram)
 	}
 	if ((parsed.hdr->flags & TW_WIRE_HEARTBEAT) == 0) {
 		w->sent_ns = tw_sim_now(w->sim);
+		tw_history_index_note(&w->index, parsed.hdr->log_pos, parsed.hdr->first_msg_seq);
 	}
 	w->result->holes += (parsed.hdr->flags & TW_WIRE_HOLE) != 0 ? 1 : 0;
 	tw_world_trace(w,
@@ -115,8 +117,12 @@ static void drained(struct world *w)
 		return;
 	}
 	/* A new session flushes the old one: what another line was still to bring of it is LOST.  Gentle
-	 * worlds give it the time that a restart takes. */
-	bool settled = !w->gentle || tw_sim_now(w->sim) - w->sent_ns > 300 * US;
+	 * worlds give it the time that a restart takes; healing ones also until all has been repaired:
+	 * the new session takes the history's memory. */
+	uint64_t settle_ns = w->healing ? HEALING_NS : w->gentle ? 300 * US : 0;
+	uint64_t still_ns = tw_sim_now(w->sim) - w->sent_ns;
+	bool settled = settle_ns == 0 ||
+		       (still_ns > settle_ns && (!w->healing || w->faults_over == w->fault_count));
 	if (w->pub_session_idx < w->session_idx && settled) {
 		w->pub_session_idx++;
 		w->read_seq = 1;

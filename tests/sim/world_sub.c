@@ -1,6 +1,7 @@
 /* A simulated site: its subscribers, and what they must hold to. */
 #include <string.h>
 
+#include "protocol/arb_impl.h"
 #include "tests/sim/world_impl.h"
 
 /* --- subscribers ----------------------------------------------------------------------------- */
@@ -29,7 +30,12 @@ static bool is_excused(const struct world *w, const struct sub *sub, const struc
 		      (run->session == start->id && run->end_seq <= sub->start_seq);
 	bool flushed = sub->has_stalled && sub->hand_session != run->session;
 
-	return !w->gentle || before || flushed;
+	if (w->healing && sub->repairs) {
+		return flushed;
+	}
+	/* one that takes long to work off a backlog of the old session: the line is down by then */
+	bool down = sub->slow && sub->ledger.line_up[1 - w->lossy_line] == 0;
+	return !w->gentle || before || flushed || down;
 }
 
 static void check_run(struct world *w, struct sub *sub, uint32_t index,
@@ -56,11 +62,12 @@ static void check_run(struct world *w, struct sub *sub, uint32_t index,
 				      ") was never made",
 				      index, run->first_seq, run->end_seq);
 		} else if (run->type == TW_RUN_LOST && !is_excused(w, sub, run)) {
-			tw_world_fail(w,
-				      "subscriber %" PRIu32 ": LOST [%" PRIu64 ", %" PRIu64
-				      ") though line %c brought it",
-				      index, run->first_seq, run->end_seq,
-				      w->lossy_line == 0 ? 'B' : 'A');
+			tw_world_fail(
+				w,
+				"subscriber %" PRIu32 ": LOST [%" PRIu64 ", %" PRIu64
+				") though line %c%s",
+				index, run->first_seq, run->end_seq, w->lossy_line == 0 ? 'B' : 'A',
+				sub->repairs ? ", or an honest server, has it" : " brought it");
 		}
 		break;
 	case TW_RUN_SESSION:
@@ -83,20 +90,22 @@ static void check_run(struct world *w, struct sub *sub, uint32_t index,
 	}
 }
 
-static void pull(struct world *w, struct sub *sub, uint32_t index)
+void tw_world_pull(struct world *w, uint32_t index)
 {
 	static const char *const names[] = { "?",       "DATA", "GAP",  "LOST",
 					     "SESSION", "END",  "DOWN", "UP" };
+	struct sub *sub = &w->subs[index];
 	struct tw_arb_run run;
 
 	sub->ledger.now_ns = tw_sim_now(w->sim);
 	while (tw_arb_next(sub->arb, &run)) {
-		tw_world_trace(w, "  sub %" PRIu32 ": %s [%" PRIu64 ", %" PRIu64 ") line %u%s%s",
+		tw_world_trace(w, "  sub %" PRIu32 ": %s [%" PRIu64 ", %" PRIu64 ") line %u%s%s%s",
 			       index, names[run.type], run.first_seq, run.end_seq, run.line,
-			       run.from_store ? " held" : "", run.fills_gap ? " fills" : "");
+			       run.from_store ? " held" : "", run.fills_gap ? " fills" : "",
+			       run.repaired ? " from history" : "");
 		hash_in(w, (uint64_t)run.type << 56 ^ (uint64_t)index << 40 ^ run.first_seq << 20 ^
 				   run.end_seq);
-		hash_in(w, run.gap_ns ^ tw_sim_now(w->sim));
+		hash_in(w, run.gap_ns ^ tw_sim_now(w->sim) ^ (uint64_t)run.repaired << 63);
 		check_run(w, sub, index, &run);
 	}
 	if (!tw_ledger_pulled(&sub->ledger)) {
@@ -114,6 +123,24 @@ static void pull(struct world *w, struct sub *sub, uint32_t index)
 	}
 }
 
+/* A datagram may bring again what repair has given up and what waits for its turn to be LOST. */
+static void tell_too_late(struct sub *sub, const struct tw_dgram *dgram)
+{
+	const struct tw_arb_segs *segs = &sub->arb->segs;
+
+	if (dgram->hdr->session != sub->arb->session) {
+		return;
+	}
+	for (uint32_t i = 0; i < segs->count; i++) {
+		const struct tw_arb_seg *seg = tw_arb_segs_at(segs, i);
+		for (uint64_t seq = seg->first_seq;
+		     seg->kind == TW_ARB_SEG_LOST && seq < seg->end_seq && seq < TW_LEDGER_MSGS;
+		     seq++) {
+			tw_ledger_too_late(&sub->ledger, sub->arb->session, seq);
+		}
+	}
+}
+
 static void give(struct world *w, struct sub *sub, uint32_t index, uint32_t line,
 		 const struct tw_sim_dgram *received)
 {
@@ -125,6 +152,7 @@ static void give(struct world *w, struct sub *sub, uint32_t index, uint32_t line
 		return;
 	}
 	sub->hand_session = dgram.hdr->session;
+	tell_too_late(sub, &dgram);
 	enum tw_arb_result result = tw_arb_input(sub->arb, line, &dgram, now_ns, now_ns);
 	tw_world_trace(
 		w, "  sub %" PRIu32 ": line %u packet %" PRIu64 " [%" PRIu64 ", %" PRIu64 ") -> %d",
@@ -134,10 +162,51 @@ static void give(struct world *w, struct sub *sub, uint32_t index, uint32_t line
 		tw_world_fail(w, "subscriber %" PRIu32 ": result %d", index, (int)result);
 	}
 	tw_ledger_give(&sub->ledger, &dgram, result);
-	pull(w, sub, index);
+	tw_world_pull(w, index);
 }
 
-/* One turn of the subscriber's loop: a batch of each line, then idle where nothing is left. */
+void tw_world_give_repair(struct world *w, uint32_t index, const struct tw_dgram *dgram)
+{
+	struct sub *sub = &w->subs[index];
+	uint64_t now_ns = tw_sim_now(w->sim);
+	uint64_t first_seq;
+	uint64_t end_seq;
+	bool any = tw_arb_range(sub->arb, dgram, true, &first_seq, &end_seq);
+	enum tw_arb_repaired result = tw_arb_repair(sub->arb, dgram, now_ns, now_ns);
+
+	tw_world_trace(w, "  sub %" PRIu32 ": history [%" PRIu64 ", %" PRIu64 ") -> %d", index,
+		       dgram->hdr->first_msg_seq, dgram->end_seq, (int)result);
+	if (result == TW_ARB_REPAIRED) {
+		if (!any) {
+			tw_world_fail(w, "subscriber %" PRIu32 ": takes what it has not asked for",
+				      index);
+			return;
+		}
+		tw_ledger_repair(&sub->ledger, dgram, first_seq, end_seq);
+	}
+	tw_world_pull(w, index);
+}
+
+/* A stall that begins just when something is missing is the worst one: what fills the gap waits in a
+ * queue until long after the deadline. */
+static void maybe_stall(struct world *w, struct sub *sub, uint32_t index)
+{
+	bool gap = sub->ledger.gaps_reported != sub->gaps_reported;
+
+	for (uint32_t line = 0; line < w->lines; line++) {
+		gap = gap && sub->ledger.line_up[line] != 0; /* nobody waits for one that is down */
+	}
+	sub->gaps_reported = sub->ledger.gaps_reported;
+	if (gap && w->gentle && !w->reorders && !w->healed && tw_world_one_in(w, 4)) {
+		sub->stalled = true;
+		sub->has_stalled = true;
+		w->result->stalls++;
+		tw_world_timer_in(w, WAIT_NS + tw_world_up_to(w, 300 * US), T_WAKE, index);
+	}
+}
+
+/* One turn of the subscriber's loop, or as many as it takes: a batch of each line, and idle where nothing
+ * is left. */
 void tw_world_poll_sub(struct world *w, uint32_t index)
 {
 	struct sub *sub = &w->subs[index];
@@ -146,8 +215,8 @@ void tw_world_poll_sub(struct world *w, uint32_t index)
 	if (!sub->runs || sub->stalled) {
 		return;
 	}
-	bool more = true;
-	while (more && w->result->error[0] == '\0') {
+	bool more;
+	do {
 		more = false;
 		for (uint32_t line = 0; line < w->lines; line++) {
 			uint32_t n = 0;
@@ -157,15 +226,24 @@ void tw_world_poll_sub(struct world *w, uint32_t index)
 			}
 			if (n < sub->batch) {
 				tw_arb_idle(sub->arb, line, tw_sim_now(w->sim));
-				pull(w, sub, index);
+				tw_world_pull(w, index);
 			}
 			more = more || n == sub->batch;
 		}
+	} while (more && !sub->slow && w->result->error[0] == '\0');
+	tw_world_poll_repair(w, index);
+	maybe_stall(w, sub, index);
+	if (more) {
+		return;
 	}
 	/* Every line has been polled empty now. */
 	uint64_t seen_ns = tw_ledger_oldest_gap_ns(&sub->ledger);
 	uint64_t now_ns = tw_sim_now(w->sim);
-	if (seen_ns < now_ns && now_ns - seen_ns >= WAIT_NS) {
+	uint64_t limit_ns = WAIT_NS;
+	if (sub->repairs && sub->repair_conf.give_up_ns > WAIT_NS) {
+		limit_ns = sub->repair_conf.give_up_ns;
+	}
+	if (seen_ns < now_ns && now_ns - seen_ns >= limit_ns) {
 		tw_world_fail(w, "subscriber %" PRIu32 ": the gap at %" PRIu64 " still waits",
 			      index, sub->ledger.next_seq);
 	}
@@ -181,10 +259,28 @@ void tw_world_add_totals(struct world *w, const struct sub *sub)
 	r->gaps += sub->ledger.gaps_reported;
 	r->fills += sub->ledger.fills;
 	r->ends += sub->ledger.ends;
+	r->repaired_msgs += sub->ledger.repaired_msgs;
 	r->store_full += tw_arb_store_full(sub->arb);
 	for (uint32_t line = 0; line < w->lines; line++) {
 		tw_arb_line_stats(sub->arb, line, &stats);
 		r->downs += stats.downs;
+	}
+	if (sub->repairs) {
+		struct tw_repair_stats repair;
+		tw_repair_stats(sub->repair, &repair);
+		r->reads += repair.reads;
+		r->retries += repair.retries;
+		r->gone += repair.gone;
+		r->refused += repair.refused;
+		r->busy += repair.busy;
+		r->broken += repair.broken;
+		r->overdue += repair.overdue;
+		r->ignored += repair.ignored;
+		r->given_up += repair.lost_msgs;
+		if (repair.repaired_msgs != sub->ledger.repaired_msgs) {
+			tw_world_fail(w, "%" PRIu64 " messages repaired, %" PRIu64 " said so",
+				      repair.repaired_msgs, sub->ledger.repaired_msgs);
+		}
 	}
 	if (tw_arb_contradictions(sub->arb) != 0) {
 		tw_world_fail(w, "contradictions were counted in a world without any");
@@ -202,6 +298,7 @@ void tw_world_start_sub(struct world *w, uint32_t index)
 	tw_sim_clear(w->sim, index); /* nobody listened before */
 	tw_ledger_init(&sub->ledger);
 	sub->runs = true;
+	sub->gaps_reported = 0;
 	sub->start_session_idx = w->pub_session_idx;
 	sub->start_seq = w->read_seq;
 	memset(sub->memory, GUARD, sub->size_bytes + GUARD_BYTES);
@@ -209,6 +306,7 @@ void tw_world_start_sub(struct world *w, uint32_t index)
 	    TW_OK) {
 		tw_world_fail(w, "the arbiter refuses its configuration");
 	}
+	tw_world_start_repair(w, index);
 	tw_world_trace(w, "sub %" PRIu32 ": starts%s, store %" PRIu32, index,
 		       sub->conf.start == TW_START_LIVE ? " live" : "", sub->conf.store_dgrams);
 	tw_world_timer_in(w, tw_world_up_to(w, POLL_NS), T_POLL, index);

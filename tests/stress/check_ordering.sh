@@ -34,7 +34,8 @@ compile() { # MUTANT TEST
 	# shellcheck disable=SC2046
 	"$cc" -std=gnu17 -O2 -D_GNU_SOURCE -Iinclude -Icore -I. -pthread -DTW_MUTANT="$1" \
 		-o "$out/$2-$1" "tests/stress/$2.c" core/base/bus.c core/base/bus_reader.c \
-		core/protocol/history.c "$build/release/lib/libtw-internal.a" \
+		core/protocol/history.c core/protocol/history_read.c \
+		"$build/release/lib/libtw-internal.a" \
 		$(pkg-config --libs yaml-0.1 libpcap zlib libdeflate) -lm
 }
 
@@ -73,6 +74,9 @@ mutant 3 stress_bus "readers do not look at intent"
 control stress_history
 mutant 4 stress_history "intent raised after the datagram is written"
 mutant 5 stress_history "readers do not look at intent"
+control stress_read
+mutant 4 stress_read "intent raised after the datagram is written"
+mutant 6 stress_read "readers do not look at intent"
 
 echo "check_ordering: $passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -193,8 +193,8 @@ static inline void bench_open(struct bench *b, struct tw_feed_conf conf)
 	b->group.values = b->counters;
 	conf.protocol = conf.protocol == NULL ? "tops16" : conf.protocol;
 	conf.channel_count = conf.channel_count == 0 ? 1 : conf.channel_count;
-	conf.venue_id = 7;
-	conf.mic = "IEXG";
+	conf.venue_id = conf.venue_id == 0 ? 7 : conf.venue_id;
+	conf.mic = conf.mic == NULL ? "IEXG" : conf.mic;
 	conf.counters = b->group;
 	conf.sink = (struct tw_feed_sink){ .message = bench_take, .ctx = b };
 	struct tw_error err = { 0 };

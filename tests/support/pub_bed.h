@@ -24,6 +24,7 @@ struct pub_bed_conf {
 	const char *subscriber; /* more of that section: ", start: live" */
 	const char *fault;      /* the section's body, NULL: none */
 	const char *idle;       /* NULL: yield */
+	uint16_t repair_port;   /* 0: not named */
 };
 
 struct pub_bed {

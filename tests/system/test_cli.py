@@ -8,7 +8,7 @@ import unittest
 import tw
 
 SITE_PROGRAMS = ("tw-feedhandler", "tw-publisher", "tw-subscribe")
-PROGRAMS = SITE_PROGRAMS + ("tw-config", "tw-run", "tw-gen", "tw-demo")
+PROGRAMS = SITE_PROGRAMS + ("tw-config", "tw-run", "tw-gen", "tw-demo", "tw-exchange")
 
 
 def run(*argv, timeout=30):

@@ -8,6 +8,7 @@ import tops
 import tw
 
 TOPS16 = tw.data_path("iex", "TOPS16.pcapng.gz")
+ITCH = tw.data_path("nasdaq", "12302019_SNIPPET.NASDAQ_ITCH50")
 # Before the first message of a symbol the feedhandler says what the symbol is; those have no
 # counterpart in the capture.
 OWN_KINDS = {"InstrumentDefinition"}
@@ -100,6 +101,35 @@ class RealCapture(Flow):
         self.assertEqual(lines[0]["fault_dropped"], 0)
         self.assertGreater(lines[1]["fault_dropped"], 0)
         self.assertEqual(summary["lost_messages"], 0)
+
+
+FAULTS = ("--loss", "5", "--loss-both", "2", "--duplicate", "5", "--reorder", "5")
+
+
+class Repaired(Flow):
+    """What both lines lose comes from the publisher's history: the stream is the one without faults."""
+
+    def assert_repaired(self, *args):
+        status, clean, _, log = tw_run(*args)
+        self.assertEqual(status, 0, log)
+        status, faulty, summary, log = tw_run(*FAULTS, *args)
+        self.assertEqual(status, 0, log)
+        self.assertEqual(len(faulty), len(clean))
+        for got, want in zip(faulty, clean):
+            self.assertEqual(stable(got), stable(want))
+        self.assertEqual(summary["lost_messages"], 0)
+        channel = summary["channels"][0]
+        self.assertGreater(channel["repaired_by_line"], 0)
+        self.assertGreater(channel["repaired_by_history"], 0)
+
+    @unittest.skipUnless(TOPS16, "needs ../shared/data/iex/TOPS16.pcapng.gz or TW_DATA")
+    def test_tops16(self):
+        self.assert_repaired(TOPS16)
+
+    @unittest.skipUnless(ITCH, "needs ../shared/data/nasdaq or TW_DATA")
+    def test_itch_excerpt(self):
+        # slowly, so that its thousand messages are enough datagrams to lose some of
+        self.assert_repaired("--protocol", "itch50", "--depth", "orders", "--rate", "2000", ITCH)
 
 
 class Generated(Flow):

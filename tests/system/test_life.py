@@ -175,6 +175,22 @@ class Life(unittest.TestCase):
             f.seek(384 + 8 + 32 + 8)
             return struct.unpack("<Q", f.read(8))[0] == 1
 
+    def test_a_rate_limit_delays_and_loses_nothing(self):
+        with tw.Site(files=[self.fast], publisher=", max_mbps: 2, burst_kbytes: 4") as site:
+            sub = site.subscriber("--until-end")
+            summary = os.path.join(site.dir, "pub.json")
+            pub = site.publisher("--summary", summary)
+            self.assertEqual(site.feedhandler().wait(), 0)
+            self.assertEqual(sub.wait(), 0)
+            self.assertEqual(pub.stop(), 0)
+            with open(summary, encoding="utf-8") as f:
+                channel = tw.parse_json(f.read())["channels"][0]
+            self.assertGreater(channel["rate_stalls"], 0)
+            first, last = sub.messages()[0], sub.messages()[-1]
+            # from the first datagram to the last one no more than the rate and one burst went out
+            seconds = (last["sent_ns"] - first["sent_ns"]) / 1e9
+            self.assertLessEqual(channel["bytes"], seconds * 2e6 / 8 + 4096 + 2 * 1024)
+
     def test_two_writers_of_a_channel_are_refused(self):
         with tw.Site(files=[self.slow], speed_pct=100) as site:
             site.publisher()

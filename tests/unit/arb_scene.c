@@ -73,6 +73,7 @@ static void say_run(struct scene *scene, const struct tw_arb_run *run)
 {
 	char line = run->line == A ? 'A' : 'B';
 
+	line = run->repaired ? 'R' : line;
 	switch (run->type) {
 	case TW_RUN_DATA:
 		say(scene, "%s %" PRIu64 "-%" PRIu64 " %c%s", run->fills_gap ? "fill" : "data",
@@ -159,6 +160,29 @@ enum tw_arb_result give_hole(struct scene *scene, uint32_t line, uint64_t first_
 			     uint64_t last_seq)
 {
 	return give_flags(scene, line, TW_WIRE_HOLE, first_seq, last_seq + 1);
+}
+
+enum tw_arb_repaired give_history(struct scene *scene, uint64_t first_seq, uint64_t last_seq)
+{
+	struct tw_dgram dgram;
+
+	scene->spec.first_seq = first_seq;
+	scene->spec.end_seq = last_seq + 1;
+	uint32_t len = tw_ledger_dgram(scene->bytes, MTU_BYTES, &scene->spec);
+	cr_assert_eq(tw_dgram_parse(&dgram, scene->bytes, len), TW_DGRAM_OK);
+	enum tw_arb_repaired result =
+		tw_arb_repair(scene->arb, &dgram, scene->now_ns, scene->now_ns);
+	pull(scene);
+	memset(scene->bytes, 0xa5, sizeof(scene->bytes));
+	return result;
+}
+
+uint64_t give_up(struct scene *scene, uint64_t first_seq, uint64_t last_seq)
+{
+	uint64_t lost_msgs = tw_arb_give_up(scene->arb, first_seq, last_seq + 1, scene->now_ns);
+
+	pull(scene);
+	return lost_msgs;
 }
 
 void idle(struct scene *scene, uint32_t line)

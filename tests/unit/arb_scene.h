@@ -2,7 +2,7 @@
  *
  * Text      one group of words for each run, comma between:
  *             up A | down B | session 7 from 1 | data 1-3 A | fill 4-5 B | gap 4-5 | lost 4-5 | end 9
- *           with `*` after the line where the run came from the store.
+ *           with R for a line where it is from history, and with `*` after it where the run came from the store.
  * Checked   every run also goes through the ledger: order, bytes, partition.  A failure is a failed
  *           assertion of the test that runs. */
 #ifndef TW_TESTS_UNIT_ARB_SCENE_H
@@ -55,6 +55,9 @@ enum tw_arb_result give_heartbeat(struct scene *scene, uint32_t line, uint64_t n
 enum tw_arb_result give_end(struct scene *scene, uint32_t line, uint64_t next_seq);
 enum tw_arb_result give_hole(struct scene *scene, uint32_t line, uint64_t first_seq,
 			     uint64_t last_seq);
+/* From history; spec.flags are the caller's. */
+enum tw_arb_repaired give_history(struct scene *scene, uint64_t first_seq, uint64_t last_seq);
+uint64_t give_up(struct scene *scene, uint64_t first_seq, uint64_t last_seq);
 /* The line was polled empty; pulls everything. */
 void idle(struct scene *scene, uint32_t line);
 void idle_all(struct scene *scene);

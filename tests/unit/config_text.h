@@ -52,9 +52,11 @@ static const char full_site[] =
 	"    channels: [2, 1]\n"
 	"publishers:\n"
 	"  - { name: pub1, host: md1, channels: [1, 2], history_ms: 500, peak_mbps: 40,\n"
-	"      heartbeat_min_us: 300, heartbeat_ms: 50, repair_port: 5000 }\n"
+	"      heartbeat_min_us: 300, heartbeat_ms: 50, repair_port: 5000, repair_clients: 9,"
+	" repair_max_mbps: 300, repair_client_max_mbps: 30 }\n"
 	"subscriber: { repair: [pub1], wait_us: 77, start: live, accept_replay: true,\n" /* 45 */
-	"              store_datagrams: 64, session_takeover_ms: 900 }\n"
+	"              store_datagrams: 64, session_takeover_ms: 900, give_up_ms: 250,"
+	" retry_min_ms: 3, retry_max_ms: 40, max_mbps: 70, attempts: 6, read_kbytes: 32 }\n"
 	"fault:\n"
 	"  seed: 0x10\n"
 	"  correlated_loss_pct: 0.25\n"

@@ -162,6 +162,10 @@ static void check_processes(const struct tw_site *s)
 	cr_expect_eq(p->heartbeat_min_us, 300);
 	cr_expect_eq(p->heartbeat_ms, 50);
 	cr_expect_eq(p->repair_port, 5000);
+	cr_expect_eq(p->repair_clients, 9);
+	cr_expect_eq(p->repair_max_mbps, 300);
+	cr_expect_eq(p->repair_client_max_mbps, 30);
+	cr_expect(p->repairs);
 }
 
 static void check_tail(const struct tw_site *s)
@@ -173,6 +177,12 @@ static void check_tail(const struct tw_site *s)
 	cr_expect(s->subscriber.accept_replay);
 	cr_expect_eq(s->subscriber.store_dgrams, 64);
 	cr_expect_eq(s->subscriber.session_takeover_ms, 900);
+	cr_expect_eq(s->subscriber.give_up_ms, 250);
+	cr_expect_eq(s->subscriber.retry_min_ms, 3);
+	cr_expect_eq(s->subscriber.retry_max_ms, 40);
+	cr_expect_eq(s->subscriber.max_mbps, 70);
+	cr_expect_eq(s->subscriber.attempts, 6);
+	cr_expect_eq(s->subscriber.read_kbytes, 32);
 	cr_expect_eq(s->fault.seed, 16);
 	cr_expect_eq(s->fault.correlated_loss_ppm, 2500);
 	cr_expect_eq(s->fault.reorder_ns, 30000);
@@ -233,6 +243,8 @@ Test(config, defaults)
 	cr_expect_eq(s->channels[0].lines, 1);
 	cr_expect_str_eq(s->channels[0].symbols[0], "*");
 	cr_expect_eq(s->subscriber.start, TW_START_SESSION);
+	cr_expect_eq(s->subscriber.give_up_ms, 2000);
+	cr_expect_eq(s->subscriber.read_kbytes, 64);
 	cr_expect_not(s->subscriber.accept_replay);
 	cr_expect_not(tw_fault_active(&s->fault));
 	cr_expect_eq(s->venue_count + s->feedhandler_count + s->publisher_count, 0);
@@ -331,6 +343,9 @@ Test(config, sample)
 	cr_expect_not_null(strstr(shown_a, "\nfabric.partition_key: 0xffff\n"));
 	cr_expect_not_null(strstr(shown_a, "\nfault.lines.b.delay_us: 0\n"));
 	char *all = uncommented(sample, "levels: 10");
+	char *files = strstr(all, " files: "); /* one input alone is allowed */
+	cr_assert_not_null(files);
+	files[0] = '#';
 	struct tw_site *c = parse("c.yaml", all, strlen(all));
 	cr_expect_eq(c->hosts[0].cpu_subscriber, 5);
 	cr_expect_str_eq(c->feedhandlers[0].directory, "/etc/tidewire/iex.symbols");

@@ -190,10 +190,38 @@ Test(config_errors, keys)
 		  "'heartbeat_min_us'" },
 		{ "heartbeat_min_us: 300", "auth: { user: u }",
 		  "s.yaml:44: publishers[0]: found key 'auth', not supported by this version: "
-		  "leave it out, there is no repair service to log in to" },
+		  "leave it out, a login to repair is judged by its environment" },
 		{ "files: caps/a.pcap.gz", "multicast: { a: 233.1.1.1 }",
-		  "s.yaml:37: feedhandlers[0].input: found key 'multicast', not supported by this "
-		  "version: use files" },
+		  "s.yaml:37: feedhandlers[0].input.multicast.a: found '233.1.1.1', allowed an "
+		  "IPv4 multicast group and a UDP port, as 239.1.2.3:26477" },
+		{ "files: caps/a.pcap.gz", "files: a, multicast: { a: \"239.1.2.3:26477\" }",
+		  "s.yaml:37: feedhandlers[0].input: found files and multicast, allowed one of "
+		  "them" },
+		{ "files: caps/a.pcap.gz", "restamp: true, multicast: { a: \"239.1.2.3:26477\" }",
+		  "s.yaml:37: feedhandlers[0].input.restamp: found with multicast, allowed with "
+		  "'input.files' alone" },
+		{ "files: caps/a.pcap.gz, speed_pct: 400, rate: 1000",
+		  "multicast: { b: \"239.1.2.3:26477\" }",
+		  "s.yaml:37: feedhandlers[0].input: found multicast.b alone, allowed "
+		  "multicast.a, or both" },
+		{ "files: caps/a.pcap.gz, speed_pct: 400, rate: 1000",
+		  "multicast: { a: \"239.1.2.3:26477\", b: \"239.1.2.3:26477\" }",
+		  "s.yaml:37: feedhandlers[0].input: found one group and port for both lines, "
+		  "allowed with two interfaces that are given here" },
+		{ "files: caps/a.pcap.gz, speed_pct: 400, rate: 1000",
+		  "multicast: { a: \"239.1.2.3:0\" }",
+		  "s.yaml:37: feedhandlers[0].input.multicast.a: found '239.1.2.3:0', allowed an "
+		  "IPv4 multicast group and a UDP port, as 239.1.2.3:26477" },
+		{ "files: caps/a.pcap.gz, speed_pct: 400, rate: 1000",
+		  "multicast: { a: \"10.1.2.3:26477\" }",
+		  "s.yaml:37: feedhandlers[0].input.multicast.a: found '10.1.2.3:26477', allowed "
+		  "an IPv4 multicast group and a UDP port, as 239.1.2.3:26477" },
+		{ "files: caps/a.pcap.gz", "files: a, rerequest: [\"10.0.0.9:17000\"]",
+		  "s.yaml:37: feedhandlers[0].input.rerequest: found with files, allowed with "
+		  "'input.multicast' alone" },
+		{ "files: caps/a.pcap.gz", "files: a, rerequest: [\"239.1.2.3:17000\"]",
+		  "s.yaml:37: feedhandlers[0].input.rerequest[0]: found '239.1.2.3:17000', "
+		  "allowed a list of up to 8 addresses and UDP ports, as [\"10.0.0.9:17000\"]" },
 		{ "wait_us: 77", "mode: latest",
 		  "s.yaml:45: subscriber: found key 'mode', not supported by this version: "
 		  "leave it out, every subscriber is ordered" },
@@ -207,8 +235,8 @@ Test(config_errors, keys)
 		  "'-', the first one a letter or digit" },
 		{ "id: 7, ", "", "s.yaml:22: venues[1].id: found nothing, required is 1 to 65535" },
 		{ "files: caps/a.pcap.gz, ", "",
-		  "s.yaml:37: feedhandlers[0].input.files: found nothing, required is a path of up "
-		  "to 511 bytes, or a list of them" },
+		  "s.yaml:32: feedhandlers[0].input: found nothing, required is files or "
+		  "multicast" },
 		{ "a: 239.192.2.1", "b: 239.192.2.1",
 		  "s.yaml:30: channels[1].groups.a: found nothing, required is an IPv4 multicast "
 		  "group, 224.0.1.0 to 239.255.255.255" },
@@ -327,6 +355,16 @@ Test(config_errors, references_and_sites)
 		{ "heartbeat_min_us: 300", "heartbeat_min_us: 50001",
 		  "s.yaml:44: publishers[0].heartbeat_min_us: found 50001, allowed at most "
 		  "heartbeat_ms, 50000 us" },
+		{ "history_ms: 500", "history_ms: 449",
+		  "s.yaml:43: publishers[0].history_ms: found 449, allowed at least four times "
+		  "heartbeat_ms and subscriber.give_up_ms together, 450: what is asked for must "
+		  "still be there" },
+		{ "repair_port: 5000", "repair_port: 0",
+		  "s.yaml:45: subscriber.repair[0]: found 'pub1', whose repair_port is 0, allowed "
+		  "publishers with a repair service" },
+		{ "retry_min_ms: 3", "retry_min_ms: 41",
+		  "s.yaml:46: subscriber.retry_min_ms: found 41, allowed at most retry_max_ms, "
+		  "which is 40" },
 		{ "subscriber: 5", "subscriber: 2",
 		  "s.yaml:18: hosts.md1.cpus.subscriber: found 2, which cpus.publisher has, "
 		  "allowed a "
@@ -360,6 +398,13 @@ Test(config_errors, whole_files)
 		  "publishers: [ { name: p, host: h, channels: [1], heartbeat_ms: 9000 } ]\n",
 		  "s.yaml:8: publishers[0].history_ms: found 10000, allowed at least four times "
 		  "heartbeat_ms, 36000: a loss may show only with a heartbeat" },
+		{ "  - { id: 2, name: d, groups: { a: 239.1.1.2 } }\n"
+		  "publishers:\n"
+		  "  - { name: p, host: h, channels: [1] }\n"
+		  "  - { name: q, host: h, channels: [2] }\n"
+		  "subscriber: { repair: [p, q] }\n",
+		  "s.yaml:8: publishers[1].repair_port: found 4790, which publishers[0] on the "
+		  "same host has, allowed a port of its own" },
 	};
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
 		char *text = NULL;

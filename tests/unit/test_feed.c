@@ -184,7 +184,7 @@ Test(feed, several_captures_are_one_input, .timeout = 60)
 	bench_open(&bench, (struct tw_feed_conf){ 0 });
 	struct tw_input *input;
 	struct tw_error err = { 0 };
-	cr_assert_eq(tw_input_files_open(&input, paths, &err), TW_OK, "%s", err.text);
+	cr_assert_eq(tw_input_files_open(&input, paths, 0, &err), TW_OK, "%s", err.text);
 	cr_assert_eq(tw_feed_run(bench.feed, input, &err), TW_OK, "%s", err.text);
 	cr_assert_eq(bench_counter(&bench, TW_FH_packets), 10 + 19 + 5);
 	cr_assert_eq(bench_counter(&bench, TW_FH_truncated_packets), 1);
@@ -199,7 +199,7 @@ Test(feed, several_captures_are_one_input, .timeout = 60)
 	bench_close(&bench);
 
 	(void)unlink(c);
-	cr_assert_eq(tw_input_files_open(&input, paths, &err),
+	cr_assert_eq(tw_input_files_open(&input, paths, 0, &err),
 		     TW_ENOTFOUND); /* at once, not later */
 	cr_assert(strstr(err.text, c) != NULL, "%s", err.text);
 	temp_dir_remove(&dir);

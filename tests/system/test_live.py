@@ -1,0 +1,180 @@
+"""A venue's live multicast through feedhandler, publisher and subscriber: what arrives equals the same day played from
+its file, whatever the lines lose, as long as one of them or a server has it."""
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import unittest
+
+import tw
+
+MESSAGES = 8000
+DATE = "20260105"
+
+
+def free_udp_port():
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def told(messages):
+    """What a message says, but for what belongs to one transmission of it."""
+    out = []
+    for m in messages:
+        m = {k: v for k, v in m.items() if k not in ("recv_delta_ns", "recv_ns", "sent_ns", "session")}
+        m["flags"] = [f for f in m["flags"] if f != "ts_bad"]
+        out.append(m)
+    return out
+
+
+class Exchange(tw.Process):
+    def __init__(self, directory, *args):
+        self.summary_path = os.path.join(directory, "exchange.json")
+        super().__init__([tw.program("tw-exchange"), "--summary", self.summary_path, *args],
+                         subprocess.DEVNULL)
+
+    def summary(self):
+        with open(self.summary_path, encoding="utf-8") as f:
+            return json.load(f)
+
+
+class Live(unittest.TestCase):
+    maxDiff = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.dir = tempfile.mkdtemp(prefix="tw-test-")
+        cls.addClassCleanup(shutil.rmtree, cls.dir)
+        cls.day = os.path.join(cls.dir, "day.itch")
+        subprocess.run([tw.program("tw-gen"), "--protocol", "itch50", "--framing", "binaryfile", "--messages",
+                        str(MESSAGES), "--symbols", "50", "--output", cls.day], check=True,
+                       stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, timeout=120)
+        with tw.Site(files=[cls.day], speed_pct=0) as site:
+            cls.itch(site, ("    input:\n", f"    input:\n      trading_date: {DATE}\n"))
+            subscriber = site.subscriber("--until-end")
+            site.publisher()
+            assert site.feedhandler().wait() == 0
+            subscriber.wait()
+            cls.wanted = told(subscriber.messages())
+        assert len(cls.wanted) > MESSAGES // 2
+
+    @staticmethod
+    def itch(site, *more):
+        with open(site.path, encoding="utf-8") as f:
+            text = f.read()
+        for old, new in (("IEXG", "XNAS"), ("tops16", "itch50"), ("depth: quotes", "depth: orders"), *more):
+            assert old in text, old
+            text = text.replace(old, new)
+        with open(site.path, "w", encoding="utf-8") as f:
+            f.write(text)
+
+    def play(self, *faults, rerequest=False, lines=2, wanted=None):
+        """(messages, the feedhandler's summary, the exchange's) of the day on live lines."""
+        wanted = len(self.wanted) if wanted is None else wanted
+        groups = [f"239.{192 + random.randrange(4)}.{random.randrange(1, 255)}.{random.randrange(1, 255)}:"
+                  f"{random.randrange(20000, 30000)}" for _ in range(lines)]
+        # the exchange may be kept from its CPU between its two lines; where a server is asked, that does not matter
+        wait_us = 10000 if rerequest else 200000
+        server = f"127.0.0.1:{free_udp_port()}"
+        with tw.Site(subscriber="{ wait_us: 200000 }") as site:
+            keys = "".join(f"        {n}: \"{g}\"\n" for n, g in zip("ab", groups))
+            asked = f"      rerequest: [\"127.0.0.1:9\", \"{server}\"]\n" if rerequest else ""
+            self.itch(site, ("      files: [\"/nowhere.pcap\"]\n",
+                             f"      trading_date: {DATE}\n      wait_us: {wait_us}\n{asked}"
+                             f"      multicast:\n{keys}"))
+            out = os.path.join(site.dir, "summary.json")
+            subscriber = site.subscriber("--until-end")
+            site.publisher()
+            feed = site.feedhandler("--summary", out)
+            feed.wait_line("reading line", count=lines)
+            args = [x for n, g in zip("ab", groups) for x in (f"--{n}", g)]
+            args += ["--rerequest", server] if rerequest else []
+            exchange = Exchange(site.dir, "--input", self.day, "--speed-pct", "0", "--rate", "5000", "--linger",
+                                "1", *args, *faults)
+            site.processes.append(exchange)
+            self.assertEqual(exchange.wait(), 0, "\n".join(exchange.lines))
+
+            def arrived():
+                with open(subscriber.out_path, "rb") as f:
+                    return f.read().count(b'"kind"') >= wanted
+            try:
+                tw.wait_until(arrived, f"{wanted} messages", timeout=20)
+            finally:
+                feed.signal(signal.SIGTERM)
+                feed.wait()
+            self.assertEqual(feed.popen.returncode, 0, "\n".join(feed.lines))
+            subscriber.wait()
+            with open(out, encoding="utf-8") as f:
+                return told(subscriber.messages()), json.load(f), exchange.summary()
+
+    def assert_whole(self, messages, summary):
+        self.assertEqual(summary["gaps"], 0)
+        self.assertEqual(summary["missing_messages"], 0)
+        self.assertEqual(summary["venue_messages"], MESSAGES)
+        self.assertEqual(summary["ended_sessions"], 1)
+        self.assertEqual(len(messages), len(self.wanted))
+        for got, want in zip(messages, self.wanted):
+            self.assertEqual(got, want)
+
+    def test_two_lines(self):
+        messages, summary, _ = self.play()
+        self.assert_whole(messages, summary)
+        self.assertEqual(summary["duplicate_messages"], MESSAGES)
+        self.assertEqual([l["line"] for l in summary["lines"]], ["a", "b"])
+        for line in summary["lines"]:
+            self.assertGreater(line["packets"], 0)
+            self.assertEqual(line["kernel_drops"], 0)
+            self.assertEqual(line["unstamped"], 0)
+            self.assertEqual(line["joins"], 1)
+
+    def test_a_line_that_loses_and_reorders(self):
+        messages, summary, exchange = self.play("--drop-a", "20", "--reorder", "5", "--duplicate", "5")
+        self.assert_whole(messages, summary)
+        self.assertGreater(summary["packets_held"], 0)
+        self.assertEqual(summary["held_packets"], 0)
+        self.assertLess(summary["duplicate_messages"], MESSAGES * 1.2)
+
+    def test_what_both_lines_lose_is_asked_for(self):
+        """The first server of the list does not answer."""
+        messages, summary, exchange = self.play("--drop-both", "2", "--drop-a", "5", "--drop-b", "5", rerequest=True)
+        self.assert_whole(messages, summary)
+        self.assertGreater(summary["rerequest_replies"], 0)
+        self.assertGreater(summary["rerequest_timeouts"], 0)
+        self.assertEqual(summary["rerequest_given_up"], 0)
+
+    def test_what_nobody_has_is_counted(self):
+        messages, summary, exchange = self.play("--drop-both", "2", wanted=len(self.wanted) * 9 // 10)
+        self.assertGreater(summary["gaps"], 0)
+        self.assertGreater(summary["missing_messages"], 0)
+        self.assertEqual(summary["venue_messages"] + summary["missing_messages"], MESSAGES)
+        self.assertEqual(len({m["seq"] for m in messages}), len(messages))
+        seqs = [m["exchange_seq"] for m in messages]
+        self.assertEqual(seqs, sorted(seqs))
+
+    def test_a_wrong_session_layer_is_refused(self):
+        with tw.Site() as site:
+            self.itch(site, ("      files: [\"/nowhere.pcap\"]\n",
+                             "      multicast: { a: \"239.192.7.7:26477\" }\n"),
+                      ("    protocol: itch50\n", "    protocol: itch50\n    session: binaryfile\n"))
+            feed = site.feedhandler()
+            self.assertEqual(feed.wait(), 78)
+            self.assertIn("session binaryfile is none of input.multicast", "\n".join(feed.lines))
+        with tw.Site() as site:
+            with open(site.path, encoding="utf-8") as f:
+                text = f.read()
+            text = text.replace("      files: [\"/nowhere.pcap\"]\n", "      multicast: { a: \"239.192.7.7:26477\" }\n"
+                                "      rerequest: [\"127.0.0.1:9\"]\n")
+            with open(site.path, "w", encoding="utf-8") as f:
+                f.write(text)
+            feed = site.feedhandler()
+            self.assertEqual(feed.wait(), 78)
+            self.assertIn("session iextp has no requests by UDP", "\n".join(feed.lines))
+
+
+if __name__ == "__main__":
+    unittest.main()
