@@ -185,6 +185,7 @@ int tw_feedhandler_open(struct tw_feedhandler **fh_p, const struct tw_site *site
 	tw_clock_init();
 	int rc = open_input(&fh->input, site, fh->conf, err);
 	if (rc == TW_OK) {
+		TW_ASSERT(fh->input != NULL);
 		fh->gated = fh->input->waits;
 		rc = tw_rundir_ensure(site->run_dir, err);
 	}
@@ -446,12 +447,13 @@ int tw_feedhandler_check(const struct tw_site *site, uint32_t index, FILE *out,
 		rc = open_input(&input, site, conf, err);
 	}
 	if (rc == TW_OK) {
+		TW_ASSERT(input != NULL);
 		struct tw_feed_conf fc;
 		feed_conf(&fc, site, conf, input, counters);
 		rc = tw_feed_create(&feed, &fc, err);
-	}
-	if (rc == TW_OK && input->lines > 0) {
-		rc = check_live(feed, conf, err);
+		if (rc == TW_OK && input->lines > 0) {
+			rc = check_live(feed, conf, err);
+		}
 	}
 	if (rc == TW_OK) {
 		(void)fprintf(out,

@@ -26,7 +26,8 @@
 static inline uint64_t tw_read_burst_bytes(uint64_t bytes_per_s)
 {
 	uint64_t burst = bytes_per_s / 200;
-	return burst > 2 * TW_READ_MAX_BYTES ? burst : 2 * TW_READ_MAX_BYTES;
+	const uint64_t least = UINT64_C(2) * TW_READ_MAX_BYTES;
+	return burst > least ? burst : least;
 }
 
 enum tw_client_state {
