@@ -61,7 +61,7 @@ static void set_etp(struct gen_stock *s, struct gen_rng *rng)
 	uint32_t kind = gen_rng_below(rng, 3);
 
 	s->classification = kind == 2 ? 'N' : 'Q';
-	memcpy(s->subtype, subtypes + 2 * kind, 2);
+	memcpy(s->subtype, subtypes + (size_t)2 * kind, 2);
 	s->etp = 'Y';
 	s->leverage = 1 + gen_rng_below(rng, 3);
 	s->inverse = gen_rng_below(rng, 5) == 0 ? 'Y' : 'N';
