@@ -120,7 +120,7 @@ MUTANTS = [
     ("place: whatever the lines say", 3, "(info->end.pos - info->begin.pos) / (2 * dgram_units) <= msgs",
      "true", UNIT_ONLY),
     ("place: heartbeats say nothing", 0, "arb->tail = *place;", "", UNIT_ONLY),
-    ("gaps: the walker stays where none is", 2, "if (segs->walker == id) {", "if (false) {", BOTH),
+    ("gaps: the walker stays where none is", 2, "if (segs->walker == id) {", "if (false) {", UNIT_ONLY),
     ("gaps: one that is filled stays in the list", 2,
      "unlink_gap(segs, id);\n\t\tfill_seg", "fill_seg", BOTH),
     ("repair: asks before it is due", 4, "if (!gap.due) {", "if (false) {", UNIT_ONLY),

@@ -325,7 +325,7 @@ Test(arb_repair, history_changes_no_line, .timeout = 10)
 	struct tw_arb_line_stats before;
 	struct tw_arb_line_stats after;
 
-	give_data(s, A, 6, 6);
+	give_data(s, B, 6, 6); /* A is behind */
 	tw_arb_line_stats(s->arb, A, &before);
 	uint64_t shown_seq = tw_arb_shown_seq(s->arb);
 	tw_arb_asked(s->arb, 4, 6);
