@@ -294,9 +294,10 @@
 	SET("subscriber.accept_replay", BOOL, tw_site, subscriber.accept_replay, "false", "",      \
 	    "Whether datagrams that carry the replay flag are taken. Refused in production.")      \
 	NUM("subscriber.store_datagrams", UINT, tw_site, subscriber.store_dgrams, "1024", "", 16,  \
-	    1048576,                                                                               \
-	    "Datagrams of a channel that can be held back behind a gap; a full store gives the "   \
-	    "gap up. Memory: so many times `mtu_bytes` a channel.")                                \
+	    65536,                                                                                 \
+	    "Datagrams of a channel that can be held back behind a gap. With a full store "        \
+	    "what comes is set aside and asked for again later; where no repair server may "       \
+	    "help, the gap is given up. Memory: so many times `mtu_bytes` a channel.")             \
 	NUM("subscriber.session_takeover_ms", UINT, tw_site, subscriber.session_takeover_ms,       \
 	    "2000", "", 100, 3600000,                                                              \
 	    "A subscriber that hears only a lower session for so long adopts it and says so.")

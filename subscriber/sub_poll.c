@@ -70,6 +70,8 @@ static void refresh_channel(const struct tw_sub_channel *channel)
 	tw_counter_max(&channel->counters, TW_SUB_CHANNEL_held_max, held);
 	tw_counter_set(&channel->counters, TW_SUB_CHANNEL_store_full,
 		       tw_arb_store_full(channel->arb));
+	tw_counter_set(&channel->counters, TW_SUB_CHANNEL_set_aside,
+		       tw_arb_set_aside(channel->arb));
 	tw_counter_set(&channel->counters, TW_SUB_CHANNEL_contradictions,
 		       tw_arb_contradictions(channel->arb));
 }
@@ -326,6 +328,7 @@ static void count_result(struct tw_sub *sub, const struct tw_sub_line *line,
 
 	switch (result) {
 	case TW_ARB_HELD:
+	case TW_ARB_SET_ASIDE:
 	case TW_ARB_FIRST:
 		count_accepted(line, rx, TW_SUB_LINE_first);
 		if (UNLIKELY((dgram->hdr->flags & TW_WIRE_HOLE) != 0)) {

@@ -14,10 +14,14 @@
 #include "base/fail.h"
 #include "subscriber/sub_internal.h"
 
-#define BYTES_PER_MBIT     125000u
-#define READS_PER_CHANNEL  8u
-#define SLOTS_BASE         16u /* of 64 KiB: reads of all channels together, beside one a server */
-#define JOIN_UNITS         64u /* gaps less than 4 KiB apart are one read */
+#define BYTES_PER_MBIT 125000u
+/* Spread-out loss is many small reads, each of which waits for two threads to get a CPU: it is their
+ * number that makes the rate. */
+#define READS_PER_CHANNEL  256u
+#define LARGE_PER_CHANNEL  8u
+#define SLOTS_BASE         16u  /* of 64 KiB: reads of all channels together, beside one a server */
+#define SMALL_SLOTS        512u /* of all channels together */
+#define JOIN_UNITS         64u  /* gaps less than 4 KiB apart are one read */
 #define CONNECT_TIMEOUT_NS 1000000000u
 #define REPLY_TIMEOUT_NS   500000000u /* at least: a busy host is not a dead server */
 #define ASKS               8u
@@ -69,6 +73,7 @@ bool tw_sub_repair_conf(const struct tw_sub *sub, uint32_t site_idx, struct tw_r
 		.max_bytes_per_s = (uint64_t)conf->max_mbps * BYTES_PER_MBIT,
 		.attempts_max = conf->attempts,
 		.reads_max = READS_PER_CHANNEL,
+		.bytes_max = (uint64_t)LARGE_PER_CHANNEL * TW_REPAIR_READ_MAX_BYTES,
 		.read_max_bytes = read_bytes > least_bytes ? read_bytes : least_bytes,
 		.join_units = JOIN_UNITS,
 	};
@@ -114,6 +119,7 @@ int tw_sub_repair_open(struct tw_sub *sub, struct tw_error *err)
 		.server_count = conf->repair_count,
 		.environment = site->environment_id,
 		.slots = SLOTS_BASE + conf->repair_count,
+		.small_slots = SMALL_SLOTS,
 		.connect_timeout_ns = CONNECT_TIMEOUT_NS,
 		.retry_min_ns = (uint64_t)conf->retry_min_ms * 1000000u,
 		.retry_max_ns = (uint64_t)conf->retry_max_ms * 1000000u,
@@ -164,7 +170,7 @@ static void ask(struct tw_sub *sub, struct tw_sub_channel *channel)
 			.end = reads[i].end,
 		};
 		if (!tw_reader_post(sub->reader, &read)) {
-			tw_repair_reply(channel->repair, read.id, TW_REPAIR_BUSY, NULL, 0,
+			tw_repair_reply(channel->repair, read.id, TW_REPAIR_UNPOSTED, NULL, 0,
 					sub->now_ns);
 		}
 	}

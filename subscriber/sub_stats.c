@@ -81,6 +81,7 @@ static void read_channel(const struct tw_sub_channel *channel, struct tw_sub_sta
 		.held_datagrams = GET(held_datagrams),
 		.held_max = GET(held_max),
 		.store_full = GET(store_full),
+		.set_aside = GET(set_aside),
 		.contradictions = GET(contradictions),
 		.repair_reads = GET(repair_reads),
 		.repair_bytes = GET(repair_bytes),

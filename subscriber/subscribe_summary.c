@@ -296,6 +296,7 @@ static void put_channel(FILE *file, const struct tw_sub *sub, const struct tw_ta
 	PUT(sessions_ended);
 	PUT(held_max);
 	PUT(store_full);
+	PUT(set_aside);
 	PUT(contradictions);
 	PUT(repair_reads);
 	PUT(repair_bytes);

@@ -140,6 +140,8 @@
 	C(sub_channel, SUB_CHANNEL, held_max, MAX, "", "most datagrams ever in the reorder store") \
 	C(sub_channel, SUB_CHANNEL, store_full, COUNTER, "",                                       \
 	  "gaps given up because the reorder store was full")                                      \
+	C(sub_channel, SUB_CHANNEL, set_aside, COUNTER, "",                                        \
+	  "datagrams that found the reorder store full and were left to repair")                   \
 	C(sub_channel, SUB_CHANNEL, contradictions, COUNTER, "",                                   \
 	  "datagrams that contradict an announced end of session")                                 \
 	C(sub_channel, SUB_CHANNEL, session, GAUGE, "", "session number")                          \

@@ -29,7 +29,9 @@
 #define TW_READER_MAX_SERVERS 16u
 #define TW_READER_MAX_SLOTS   4096u
 #define TW_READ_MAX_BYTES     65536u
-#define TW_READ_NAME_BYTES    64u
+#define TW_READ_SMALL_BYTES \
+	8192u /* a datagram of 4096 bytes and its neighbours, or several of 1024 */
+#define TW_READ_NAME_BYTES 64u
 
 struct tw_read {
 	uint64_t id; /* the caller's: comes back with the reply */
@@ -72,6 +74,9 @@ struct tw_reader_conf {
 	 * backslash */
 	char name[TW_READ_NAME_BYTES];
 	uint32_t slots; /* replies that may be outstanding or unreleased; at least one a server */
+	/* more of them, for reads by position of at most TW_READ_SMALL_BYTES: loss that is spread out
+	 * is many small reads, and each waits for a round trip */
+	uint32_t small_slots;
 	/* back-off after a failure: doubles from min to max, begins anew with the first good reply */
 	uint64_t connect_timeout_ns, retry_min_ns, retry_max_ns;
 	uint64_t idle_timeout_ns;           /* from one whole reply to the next while one is owed */

@@ -37,11 +37,37 @@ bool tw_arb_any_missing(const struct tw_arb *arb, uint64_t first_seq, uint64_t e
 
 /* --- taking in ------------------------------------------------------------------------------- */
 
+/* Whether what is seen to be missing can become part of the last gap. */
+static bool last_is_gap(const struct tw_arb *arb)
+{
+	return arb->segs.count > 0 &&
+	       tw_arb_segs_at(&arb->segs, arb->segs.count - 1)->kind == TW_ARB_SEG_GAP;
+}
+
+static void gap_is_seen(struct tw_arb *arb, uint64_t end_seq, const struct tw_arb_place *end)
+{
+	arb->gaps_seen++;
+	arb->gap_first_seq = arb->known_end;
+	arb->gap_end_seq = end_seq;
+	arb->known_end = end_seq;
+	arb->tail = *end;
+}
+
+static void extend(struct tw_arb *arb, uint64_t end_seq, const struct tw_arb_place *end)
+{
+	tw_arb_segs_extend(&arb->segs, end_seq, end);
+	gap_is_seen(arb, end_seq, end);
+}
+
 /* Makes numbers up to `end_seq` known, before which lies what is behind `end`: what nobody has brought
  * of them is a gap. */
 static void reveal(struct tw_arb *arb, uint64_t end_seq, const struct tw_arb_place *end)
 {
 	if (!tw_seq_before(arb->known_end, end_seq)) {
+		return;
+	}
+	if (!tw_arb_segs_have_room(arb, 1) && last_is_gap(arb)) {
+		extend(arb, end_seq, end);
 		return;
 	}
 	struct tw_arb_seg gap = { .first_seq = arb->known_end,
@@ -51,11 +77,7 @@ static void reveal(struct tw_arb *arb, uint64_t end_seq, const struct tw_arb_pla
 				  .kind = TW_ARB_SEG_GAP,
 				  .in_gap = true };
 	tw_arb_segs_reveal(&arb->segs, &gap, &arb->tail, end);
-	arb->gaps_seen++;
-	arb->gap_first_seq = gap.first_seq;
-	arb->gap_end_seq = gap.end_seq;
-	arb->known_end = end_seq;
-	arb->tail = *end;
+	gap_is_seen(arb, end_seq, end);
 }
 
 /* Puts what is new of [first_seq, end_seq) into the list. */
@@ -171,6 +193,53 @@ static void take_in(struct tw_arb *arb)
 		cursor.end = copy + dgram->msgs_bytes;
 	}
 	place(arb, &like, &cursor, first_seq, end_seq);
+}
+
+/* --- room ------------------------------------------------------------------------------------ */
+
+/* Whether a datagram of a line finds room.  What is next to deliver always does: it leaves at once. */
+static bool has_room(const struct tw_arb *arb, const struct tw_wire_hdr *hdr)
+{
+	if (!tw_seq_before(arb->next_seq, hdr->first_msg_seq)) {
+		return true;
+	}
+	bool heartbeat = (hdr->flags & TW_WIRE_HEARTBEAT) != 0;
+	if (heartbeat && (!tw_seq_before(arb->known_end, hdr->first_msg_seq) ||
+			  (arb->expects_repair && last_is_gap(arb)))) {
+		return true;
+	}
+	bool needs_slot = !heartbeat && (hdr->flags & TW_WIRE_HOLE) == 0;
+	return tw_arb_segs_have_room(arb, heartbeat ? 1 : 2) &&
+	       (!needs_slot || arb->slots.used < arb->conf.store_dgrams);
+}
+
+/* Takes from a datagram that finds no room no more than that its numbers exist.  What is set aside within
+ * wait_ns is one gap, as it would be had the line not brought it: so the list stays short.  false: not
+ * even for that is there room. */
+static bool set_aside(struct tw_arb *arb, uint32_t line_idx, const struct tw_dgram *dgram)
+{
+	struct tw_arb_line *line = &arb->lines[line_idx];
+	uint64_t end_seq = dgram->end_seq;
+	struct tw_arb_cursor cursor;
+
+	if (arb->final_seq != 0) {
+		end_seq = tw_min_seq(end_seq, arb->final_seq);
+	}
+	if (tw_seq_before(arb->known_end, end_seq)) {
+		const struct tw_arb_seg *last = tw_arb_segs_at(&arb->segs, arb->segs.count - 1);
+		bool goes_on = last_is_gap(arb) && arb->now_ns - last->seen_ns < arb->conf.wait_ns;
+		find_places(&cursor, dgram);
+		if (goes_on) {
+			extend(arb, end_seq, &cursor.end_place);
+		} else if (tw_arb_segs_have_room(arb, 1) || last_is_gap(arb)) {
+			reveal(arb, end_seq, &cursor.end_place);
+		} else {
+			return false;
+		}
+	}
+	line->end_seq = tw_max_seq(line->end_seq, dgram->end_seq);
+	arb->set_aside++;
+	return true;
 }
 
 /* --- lines ----------------------------------------------------------------------------------- */
@@ -316,6 +385,10 @@ enum tw_arb_result tw_arb_input(struct tw_arb *arb, uint32_t line_idx, const str
 		line->end_seq = tw_max_seq(line->end_seq, dgram->end_seq);
 		return result;
 	}
+	if (result == TW_ARB_HELD && arb->expects_repair && !new_session && !has_room(arb, hdr) &&
+	    set_aside(arb, line_idx, dgram)) {
+		return TW_ARB_SET_ASIDE;
+	}
 	arb->hand = (struct tw_arb_hand){
 		.dgram = *dgram, .recv_ns = recv_ns, .line = line_idx, .held = true
 	};
@@ -339,24 +412,6 @@ static bool hand_is_new_session(const struct tw_arb *arb)
 	return arb->hand.held && arb->hand.dgram.hdr->session != arb->session;
 }
 
-/* Whether the datagram in hand finds room.  What is next to deliver always does: it leaves at once. */
-static bool hand_has_room(const struct tw_arb *arb)
-{
-	const struct tw_wire_hdr *hdr = arb->hand.dgram.hdr;
-
-	/* one from history was let in because it has room */
-	if (arb->hand.repair || !tw_seq_before(arb->next_seq, hdr->first_msg_seq)) {
-		return true;
-	}
-	bool heartbeat = (hdr->flags & TW_WIRE_HEARTBEAT) != 0;
-	if (heartbeat && !tw_seq_before(arb->known_end, hdr->first_msg_seq)) {
-		return true;
-	}
-	bool needs_slot = !heartbeat && (hdr->flags & TW_WIRE_HOLE) == 0;
-	return arb->segs.count + TW_ARB_INPUT_SEGS <= arb->seg_limit &&
-	       (!needs_slot || arb->slots.used < arb->conf.store_dgrams);
-}
-
 /* Whether the first gap is to be given up now.  While a datagram is in hand only want of room, or a
  * new session, is a reason: the datagram may be what the gap waits for. */
 static bool gives_up(struct tw_arb *arb, struct tw_arb_seg *gap)
@@ -365,7 +420,8 @@ static bool gives_up(struct tw_arb *arb, struct tw_arb_seg *gap)
 		return true;
 	}
 	if (arb->hand.held) {
-		if (hand_has_room(arb)) {
+		/* one from history was let in because it has room */
+		if (arb->hand.repair || has_room(arb, arb->hand.dgram.hdr)) {
 			return false;
 		}
 		arb->store_full++;
@@ -516,6 +572,11 @@ uint32_t tw_arb_held(const struct tw_arb *arb)
 uint64_t tw_arb_store_full(const struct tw_arb *arb)
 {
 	return arb->store_full;
+}
+
+uint64_t tw_arb_set_aside(const struct tw_arb *arb)
+{
+	return arb->set_aside;
 }
 
 uint64_t tw_arb_contradictions(const struct tw_arb *arb)

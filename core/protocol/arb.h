@@ -16,12 +16,15 @@
  *              empty: a backlog that lies in its queue in order never looks like loss, however long
  *              the subscriber stalled.  A full reorder store gives up the oldest gap at once, up to
  *              what the datagram in hand brings of it.
- * Repair     with conf.repair no gap is given up by time: whoever repairs looks at the open gaps, hands
- *            in what history has of them with tw_arb_repair(), and says with tw_arb_give_up() what
- *            nobody will bring.  What comes from history decides only numbers that were asked for and
- *            that the lines have shown to exist, in the current session; it changes no line's state,
- *            begins no session and ends none.  A full store gives up the oldest gap as ever, but not
- *            for a datagram from history: that one is refused.
+ * Repair       with conf.repair no gap is given up by time: whoever repairs looks at the open gaps, hands
+ *              in what history has of them with tw_arb_repair(), and says with tw_arb_give_up() what
+ *              nobody will bring.  What comes from history decides only numbers that were asked for and
+ *              that the lines have shown to exist, in the current session; it changes no line's state,
+ *              begins no session and ends none.  While some server is to be expected to answer
+ *              (tw_arb_expect_repair()) a full store gives up nothing either: what finds no room is
+ *              set aside, that is, it becomes part of what is missing, and history brings it when
+ *              its turn comes.  Otherwise a full store gives up the oldest gap as ever, but not
+ *              for a datagram from history: that one is refused.
  * Holes        what a HOLE names and nobody has brought yet becomes LOST in its turn, without a GAP
  *              run where it had not been seen as one.  Whoever is first decides: a HOLE takes nothing
  *              back that is held, and data that comes after the HOLE is a duplicate.
@@ -84,6 +87,7 @@ struct tw_arb_conf {
 enum tw_arb_result {
 	TW_ARB_FIRST = 0, /* brought something new in order: pull it */
 	TW_ARB_HELD,      /* ahead of a gap: copied into the store */
+	TW_ARB_SET_ASIDE, /* ahead of a gap, no room in the store: left to repair */
 	TW_ARB_DUPLICATE, /* nothing new */
 	TW_ARB_HEARTBEAT,
 	TW_ARB_STALE, /* an older session (see session_takeover_ns) */
@@ -169,6 +173,8 @@ struct tw_arb_note {
 	uint8_t server;    /* asked last */
 	bool asked_by_seq; /* what asked_to is */
 	bool by_seq;       /* its place has not proved right */
+	uint64_t
+		grace_ns; /* when it is given up instead, where nobody looked for long; 0: not so */
 };
 
 /* Open gaps in order.  Ids hold until the next call that is not of a const arbiter; TW_ARB_NO_GAP ends
@@ -181,15 +187,22 @@ uint32_t tw_arb_gap_first(const struct tw_arb *arb);
 uint32_t tw_arb_gap_after(const struct tw_arb *arb, uint32_t gap_id);
 void tw_arb_gap(const struct tw_arb *arb, uint32_t gap_id, uint64_t now_ns, struct tw_arb_gap *out);
 struct tw_arb_note *tw_arb_gap_note(struct tw_arb *arb, uint32_t gap_id);
-/* One place in the list that outlasts changes: where its gap goes away it moves on to the next. */
+/* One place in the list that outlasts changes, TW_ARB_NO_GAP: behind its end.  Where its gap goes away
+ * it moves on to the next, and from behind the end to a new gap, so that what lies before it is what was
+ * walked over. */
 uint32_t tw_arb_gap_walker(const struct tw_arb *arb);
 void tw_arb_gap_walk_to(struct tw_arb *arb, uint32_t gap_id);
+/* Whether there is room for what history has of the gap: a free slot, or nothing is held before it.  Looks
+ * at no more than a few gaps, so that false may also mean that many lie before it. */
+bool tw_arb_gap_has_room(const struct tw_arb *arb, uint32_t gap_id);
 uint64_t tw_arb_gaps_seen(const struct tw_arb *arb); /* ever */
 /* Every line that is not down has shown the numbers before it; UINT64_MAX: all lines are down. */
 uint64_t tw_arb_shown_seq(const struct tw_arb *arb);
 
 /* Only numbers of [first_seq, end_seq) may be decided by tw_arb_repair() from now on. */
 void tw_arb_asked(struct tw_arb *arb, uint64_t first_seq, uint64_t end_seq);
+/* Whether a server may still bring what is missing: false at first, and without conf.repair for ever. */
+void tw_arb_expect_repair(struct tw_arb *arb, bool expected);
 enum tw_arb_repaired {
 	TW_ARB_REPAIRED = 0,   /* brought something: pull it */
 	TW_ARB_REPAIR_NOTHING, /* nothing that is missing and was asked for */
@@ -212,6 +225,7 @@ uint64_t tw_arb_session(const struct tw_arb *arb);        /* 0: none heard yet *
 uint64_t tw_arb_next_seq(const struct tw_arb *arb);       /* next to deliver */
 uint32_t tw_arb_held(const struct tw_arb *arb);           /* datagrams in the store */
 uint64_t tw_arb_store_full(const struct tw_arb *arb);     /* gaps given up for want of room */
+uint64_t tw_arb_set_aside(const struct tw_arb *arb);      /* datagrams left to repair for it */
 uint64_t tw_arb_contradictions(const struct tw_arb *arb); /* datagrams that an END contradicts */
 void tw_arb_line_stats(const struct tw_arb *arb, uint32_t line, struct tw_arb_line_stats *out);
 

@@ -30,10 +30,11 @@ struct tw_arb {
 	bool end_reported;
 	bool stale_heard; /* nothing but stale sessions since stale_since_ns */
 	uint64_t stale_since_ns;
-	uint64_t store_full, contradictions;
+	uint64_t store_full, set_aside, contradictions;
 	uint64_t gaps_seen;
 	uint64_t asked_first_seq, asked_end_seq; /* what history may decide */
 	uint64_t repaired_msgs, repair_no_room;
+	bool expects_repair;
 	uint64_t gap_first_seq, gap_end_seq; /* GAP to report; equal: none */
 	uint32_t line_notices[TW_MAX_LINES]; /* enum tw_arb_run_type to report, 0: none */
 	uint32_t seg_limit;
@@ -56,6 +57,13 @@ static inline uint64_t tw_max_seq(uint64_t a_seq, uint64_t b_seq)
 static inline void tw_arb_advance_clock(struct tw_arb *arb, uint64_t now_ns)
 {
 	arb->now_ns = now_ns > arb->now_ns ? now_ns : arb->now_ns;
+}
+
+/* Whether the list has room for so many datagrams.  A second one's worth is kept for a gap at the end, which
+ * from then on can grow: so what has to be set aside always can be. */
+static inline bool tw_arb_segs_have_room(const struct tw_arb *arb, uint32_t dgrams)
+{
+	return arb->segs.count + dgrams * TW_ARB_INPUT_SEGS <= arb->seg_limit;
 }
 
 /* arb.c */

@@ -34,7 +34,7 @@ static struct layout lay_out(const struct tw_arb_conf *conf)
 
 	/* A held datagram and the gap before it make two segments; as much again for gaps that only
 	 * heartbeats have shown, holes, and datagrams that fill several gaps. */
-	lay.seg_limit = 4 * conf->store_dgrams + 2 * TW_ARB_INPUT_SEGS;
+	lay.seg_limit = 4 * conf->store_dgrams + 4 * TW_ARB_INPUT_SEGS;
 	while (lay.ring_size < lay.seg_limit + TW_ARB_INPUT_SEGS) {
 		lay.ring_size *= 2;
 	}

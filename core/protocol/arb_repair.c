@@ -2,6 +2,8 @@
 #include "base/fail.h"
 #include "protocol/arb_impl.h"
 
+#define FRONT_GAPS 64u
+
 /* --- gaps ------------------------------------------------------------------------------------ */
 
 uint32_t tw_arb_gaps(const struct tw_arb *arb)
@@ -92,6 +94,27 @@ void tw_arb_gap_walk_to(struct tw_arb *arb, uint32_t gap_id)
 	arb->segs.walker = gap_id;
 }
 
+bool tw_arb_gap_has_room(const struct tw_arb *arb, uint32_t gap_id)
+{
+	const struct tw_arb_segs *segs = &arb->segs;
+	uint64_t seq = arb->next_seq;
+
+	if (arb->slots.used < arb->conf.store_dgrams && tw_arb_segs_have_room(arb, 2)) {
+		return true;
+	}
+	for (uint32_t id = segs->first_gap, i = 0; id != TW_ARB_NO_GAP && i < FRONT_GAPS; i++) {
+		if (segs->pool[id].first_seq != seq) {
+			return false;
+		}
+		if (id == gap_id) {
+			return true;
+		}
+		seq = segs->pool[id].end_seq;
+		id = segs->gaps[id].after;
+	}
+	return false;
+}
+
 uint64_t tw_arb_gaps_seen(const struct tw_arb *arb)
 {
 	return arb->gaps_seen;
@@ -118,6 +141,11 @@ void tw_arb_asked(struct tw_arb *arb, uint64_t first_seq, uint64_t end_seq)
 	arb->asked_end_seq = end_seq;
 }
 
+void tw_arb_expect_repair(struct tw_arb *arb, bool expected)
+{
+	arb->expects_repair = expected && arb->conf.repair;
+}
+
 enum tw_arb_repaired tw_arb_repair(struct tw_arb *arb, const struct tw_dgram *dgram,
 				   uint64_t recv_ns, uint64_t now_ns)
 {
@@ -141,7 +169,7 @@ enum tw_arb_repaired tw_arb_repair(struct tw_arb *arb, const struct tw_dgram *dg
 	/* what is next to deliver leaves at once and needs none */
 	bool needs_slot = (hdr->flags & TW_WIRE_HOLE) == 0;
 	if (first_seq != arb->next_seq &&
-	    (arb->segs.count + TW_ARB_INPUT_SEGS > arb->seg_limit ||
+	    (!tw_arb_segs_have_room(arb, 2) ||
 	     (needs_slot && arb->slots.used >= arb->conf.store_dgrams))) {
 		arb->repair_no_room++;
 		return TW_ARB_REPAIR_NO_ROOM;
@@ -174,8 +202,7 @@ uint64_t tw_arb_give_up(struct tw_arb *arb, uint64_t first_seq, uint64_t end_seq
 		uint64_t begin_seq = tw_max_seq(seg->first_seq, first_seq);
 		uint64_t stop_seq = tw_min_seq(seg->end_seq, end_seq);
 		bool whole = begin_seq == seg->first_seq && stop_seq == seg->end_seq;
-		if (seg->kind != TW_ARB_SEG_GAP ||
-		    (!whole && arb->segs.count + TW_ARB_INPUT_SEGS > arb->seg_limit)) {
+		if (seg->kind != TW_ARB_SEG_GAP || (!whole && !tw_arb_segs_have_room(arb, 2))) {
 			i++;
 			continue;
 		}

@@ -56,6 +56,9 @@ static void link_gap(struct tw_arb_segs *segs, uint32_t id, uint32_t after)
 	gaps[id].after = after;
 	*(before == TW_ARB_NO_GAP ? &segs->first_gap : &gaps[before].after) = id;
 	*(after == TW_ARB_NO_GAP ? &segs->last_gap : &gaps[after].before) = id;
+	if (segs->walker == after) {
+		segs->walker = id;
+	}
 	segs->gap_count++;
 }
 
@@ -80,6 +83,15 @@ void tw_arb_segs_reveal(struct tw_arb_segs *segs, const struct tw_arb_seg *gap,
 
 	segs->gaps[id] = (struct tw_arb_gap_info){ .begin = *begin, .end = *end };
 	link_gap(segs, id, TW_ARB_NO_GAP);
+}
+
+void tw_arb_segs_extend(struct tw_arb_segs *segs, uint64_t end_seq, const struct tw_arb_place *end)
+{
+	struct tw_arb_seg *seg = tw_arb_segs_at(segs, segs->count - 1);
+
+	TW_ASSERT(seg->kind == TW_ARB_SEG_GAP);
+	seg->end_seq = end_seq;
+	segs->gaps[tw_arb_segs_id(segs, seg)].end = *end;
 }
 
 void tw_arb_segs_pop(struct tw_arb_segs *segs)

@@ -60,7 +60,7 @@ struct tw_arb_segs {
 	uint32_t *ring, *free_ids;
 	uint32_t mask, head, count, free_count;
 	uint32_t first_gap, last_gap, gap_count;
-	uint32_t walker; /* a gap, or TW_ARB_NO_GAP: moves on where its gap goes away */
+	uint32_t walker; /* a gap, or TW_ARB_NO_GAP: see tw_arb_gap_walker() */
 };
 
 struct tw_arb_slots {
@@ -93,6 +93,8 @@ static inline uint32_t tw_arb_segs_id(const struct tw_arb_segs *segs, const stru
 /* A new gap behind all others. */
 void tw_arb_segs_reveal(struct tw_arb_segs *segs, const struct tw_arb_seg *gap,
 			const struct tw_arb_place *begin, const struct tw_arb_place *end);
+/* Makes the last segment, which is a gap, longer. */
+void tw_arb_segs_extend(struct tw_arb_segs *segs, uint64_t end_seq, const struct tw_arb_place *end);
 /* The first segment leaves. */
 void tw_arb_segs_pop(struct tw_arb_segs *segs);
 /* Index of the segment with `seq`, which must be in the list. */

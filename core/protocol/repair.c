@@ -4,12 +4,14 @@
  *           goes with it, so nothing here grows with the number of gaps.
  * Rounds    a gap is asked for in rounds: all of it, in as many reads as that takes, then a pause.  The
  *           place in a round is a position or a number (asked_to), as the round began.
- * Passes    the oldest gap first, a bounded number of gaps a call; see struct tw_repair. */
+ * Passes    the oldest gap first, a bounded number of gaps a call.  What has been looked at is not looked at
+ *           again before something of it is due: so a gap costs the same however many there are. */
 #include "protocol/repair.h"
 
 #include "protocol/repair_impl.h"
 
-#define UNIT TW_WIRE_UNIT_BYTES
+#define UNIT     TW_WIRE_UNIT_BYTES
+#define FEW_GAPS 16u
 
 /* --- what to ask for ------------------------------------------------------------------------- */
 
@@ -170,13 +172,13 @@ static bool post(struct tw_repair *repair, uint32_t gap_id, const struct tw_arb_
 	uint64_t at_ns =
 		tw_repair_paced_at_ns(repair, cost_bytes(repair, ask->by_seq, ask->begin, end));
 	if (at_ns > repair->now_ns) {
-		tw_repair_later(repair, at_ns);
+		tw_repair_go_on(repair, at_ns);
 		return false;
 	}
-	struct tw_repair_slot *read = tw_repair_take(repair);
+	uint64_t room_bytes = ask->by_seq ? repair->conf.read_max_bytes : (end - ask->begin) * UNIT;
+	struct tw_repair_slot *read = tw_repair_take(repair, (uint32_t)room_bytes);
 	if (read == NULL) {
-		tw_repair_later(repair, repair->overdue_check_ns);
-		return false;
+		return false; /* until a read ends, or is overdue */
 	}
 	read->begin = ask->begin;
 	read->end = end;
@@ -193,6 +195,11 @@ static bool post(struct tw_repair *repair, uint32_t gap_id, const struct tw_arb_
 	read->round = note->rounds;
 	if (fits) {
 		join(repair, gap_id, ask, read);
+	}
+	if (!ask->by_seq) {
+		uint32_t joined_bytes = (uint32_t)((read->end - read->begin) * UNIT);
+		repair->outstanding_bytes += joined_bytes - read->room_bytes;
+		read->room_bytes = joined_bytes;
 	}
 	read->cost_bytes = (uint32_t)cost_bytes(repair, ask->by_seq, read->begin, read->end);
 	repair->paced_ns = (repair->paced_ns < repair->now_ns ? repair->now_ns : repair->paced_ns) +
@@ -215,21 +222,34 @@ enum visit {
 	VISIT_ON,      /* to the next one */
 	VISIT_GONE,    /* it has been given up, all of it: the walker is at the next one */
 	VISIT_UNDUE,   /* nor is any after it */
-	VISIT_BLOCKED, /* nothing can be asked for now */
+	VISIT_BLOCKED, /* nothing can be asked for now, or there is no room for it */
 	VISIT_FULL,    /* this call has given out all that it may */
 	VISIT_AGAIN    /* there may be more to ask of it */
 };
+
+/* When the gap is given up, whatever the servers do. */
+static uint64_t give_up_at_ns(const struct tw_repair *repair, const struct tw_arb_gap *gap,
+			      struct tw_arb_note *note)
+{
+	uint64_t at_ns = gap->seen_ns + repair->conf.give_up_ns;
+
+	if (note->grace_ns == 0 && repair->now_ns >= at_ns && repair->resumed_ns > gap->seen_ns) {
+		note->grace_ns = repair->resumed_ns + repair->conf.give_up_ns;
+	}
+	return note->grace_ns == 0 ? at_ns : note->grace_ns;
+}
 
 /* Up to which number the gap has no rung left; its first_seq: it has. */
 static uint64_t hopeless_to(struct tw_repair *repair, const struct tw_arb_gap *gap,
 			    struct tw_arb_note *note, enum plan plan)
 {
 	uint64_t gone_seq = tw_repair_gone_seq(repair);
+	uint64_t at_ns = give_up_at_ns(repair, gap, note);
 
-	if (repair->now_ns - gap->seen_ns >= repair->conf.give_up_ns) {
+	if (repair->now_ns >= at_ns) {
 		return gap->end_seq;
 	}
-	tw_repair_later(repair, gap->seen_ns + repair->conf.give_up_ns);
+	tw_repair_later(repair, at_ns);
 	if (plan == PLAN_OVER) {
 		if (!tw_repair_is_outstanding(repair, gap->first_seq, gap->end_seq)) {
 			return gap->end_seq;
@@ -251,7 +271,7 @@ static enum visit visit(struct tw_repair *repair, uint32_t gap_id, struct postin
 
 	tw_arb_gap(repair->arb, gap_id, repair->now_ns, &gap);
 	if (!gap.due) {
-		tw_repair_later(repair, gap.seen_ns + repair->conf.wait_ns);
+		tw_repair_go_on(repair, gap.seen_ns + repair->conf.wait_ns);
 		repair->undue_end_seq = gap.end_seq;
 		return VISIT_UNDUE;
 	}
@@ -274,45 +294,61 @@ static enum visit visit(struct tw_repair *repair, uint32_t gap_id, struct postin
 	if (posting->count == posting->max) {
 		return VISIT_FULL;
 	}
+	if (!tw_arb_gap_has_room(repair->arb, gap_id)) {
+		tw_repair_go_on(repair, repair->now_ns + repair->conf.retry_min_ns);
+		return VISIT_BLOCKED;
+	}
 	return post(repair, gap_id, &gap, &ask, posting) ? VISIT_AGAIN : VISIT_BLOCKED;
 }
 
-static bool is_quiet(const struct tw_repair *repair)
+/* When what has been looked at is to be again: not for each of a thousand gaps a moment after the other. */
+static uint64_t again_at_ns(const struct tw_repair *repair)
 {
-	bool more_due = repair->undue_end_seq != 0 &&
-			!tw_seq_before(tw_arb_shown_seq(repair->arb), repair->undue_end_seq);
+	uint64_t pause_ns = tw_arb_gaps(repair->arb) > FEW_GAPS ? repair->conf.retry_min_ns / 8 : 0;
 
-	return repair->now_ns < repair->quiet_ns && !more_due &&
-	       tw_arb_gaps_seen(repair->arb) == repair->quiet_gaps_seen;
+	if (repair->again_ns == 0 || repair->again_ns >= repair->began_ns + pause_ns) {
+		return repair->again_ns;
+	}
+	return repair->began_ns + pause_ns;
 }
 
-/* Ends the pass: the next one begins with the oldest gap. */
-static void end_pass(struct tw_repair *repair)
+static bool is_again(const struct tw_repair *repair)
 {
-	tw_arb_gap_walk_to(repair->arb, TW_ARB_NO_GAP);
-	repair->quiet_ns = repair->pass_next_ns;
-	repair->quiet_gaps_seen = repair->pass_gaps_seen;
+	return repair->now_ns >= again_at_ns(repair);
+}
+
+/* Whether to go on at the walker. */
+static bool is_ahead(const struct tw_repair *repair)
+{
+	const struct tw_arb *arb = repair->arb;
+	bool new_gap = tw_arb_gaps_seen(arb) != repair->gaps_seen &&
+		       repair->ahead_ns == UINT64_MAX && repair->undue_end_seq == 0 &&
+		       tw_arb_gap_walker(arb) != TW_ARB_NO_GAP;
+	bool more_due = repair->undue_end_seq != 0 &&
+			!tw_seq_before(tw_arb_shown_seq(arb), repair->undue_end_seq);
+
+	return repair->now_ns >= repair->ahead_ns || new_gap || more_due;
 }
 
 static void pass(struct tw_repair *repair, struct posting *posting)
 {
 	struct tw_arb *arb = repair->arb;
 
-	if (tw_arb_gap_walker(arb) == TW_ARB_NO_GAP) {
+	if (is_again(repair)) {
 		tw_arb_gap_walk_to(arb, tw_arb_gap_first(arb));
-		repair->pass_next_ns = UINT64_MAX;
-		repair->pass_gaps_seen = tw_arb_gaps_seen(arb);
-		repair->undue_end_seq = 0;
+		repair->again_ns = UINT64_MAX;
+		repair->began_ns = repair->now_ns;
 	}
+	repair->ahead_ns = UINT64_MAX;
+	repair->gaps_seen = tw_arb_gaps_seen(arb);
+	repair->undue_end_seq = 0;
 	for (uint32_t looked = 0; looked < TW_REPAIR_LOOK_GAPS;) {
 		uint32_t gap_id = tw_arb_gap_walker(arb);
 		if (gap_id == TW_ARB_NO_GAP) {
-			end_pass(repair);
 			return;
 		}
 		enum visit visited = visit(repair, gap_id, posting);
 		if (visited == VISIT_UNDUE || visited == VISIT_BLOCKED) {
-			end_pass(repair);
 			return;
 		}
 		if (visited == VISIT_FULL) {
@@ -323,7 +359,7 @@ static void pass(struct tw_repair *repair, struct posting *posting)
 		}
 		looked += visited != VISIT_AGAIN ? 1 : 0;
 	}
-	repair->quiet_ns = 0; /* the next call goes on here */
+	tw_repair_go_on(repair, 0); /* the next call does */
 }
 
 uint32_t tw_repair_poll(struct tw_repair *repair, uint64_t now_ns, struct tw_repair_read *out,
@@ -333,11 +369,15 @@ uint32_t tw_repair_poll(struct tw_repair *repair, uint64_t now_ns, struct tw_rep
 
 	tw_repair_end_walk(repair);
 	tw_repair_begin(repair, now_ns);
+	if (repair->now_ns - repair->polled_ns > repair->conf.give_up_ns / 4) {
+		repair->resumed_ns = repair->now_ns;
+	}
+	repair->polled_ns = repair->now_ns;
 	if (tw_arb_gaps(repair->arb) == 0) {
 		return 0;
 	}
 	tw_repair_check_overdue(repair);
-	if (!is_quiet(repair)) {
+	if (is_again(repair) || is_ahead(repair)) {
 		pass(repair, &posting);
 	}
 	return posting.count;
@@ -350,7 +390,11 @@ uint64_t tw_repair_next_ns(const struct tw_repair *repair)
 	if (tw_arb_gaps(repair->arb) == 0) {
 		return UINT64_MAX;
 	}
-	uint64_t next_ns = is_quiet(repair) ? repair->quiet_ns : 0;
+	if (is_again(repair) || is_ahead(repair)) {
+		return 0;
+	}
+	uint64_t again_ns = again_at_ns(repair);
+	uint64_t next_ns = again_ns < repair->ahead_ns ? again_ns : repair->ahead_ns;
 	bool checks = repair->outstanding > repair->overdue;
 	return checks && repair->overdue_check_ns < next_ns ? repair->overdue_check_ns : next_ns;
 }

@@ -5,15 +5,22 @@
  * Asking     A gap is asked for once it is `due`: every line that is up has passed it, or wait_ns is
  *            over.  All due gaps of a window are asked for at once; neighbours less than join_units apart
  *            become one read; no read is larger than read_max_bytes; never more than reads_max reads
- *            are outstanding, and never faster than max_bytes_per_s on average (burst: one read).  What is
+ *            are outstanding, with not much more than bytes_max that they may bring (one by number may
+ *            bring read_max_bytes), and never faster than max_bytes_per_s on average (burst: one read).  What is
  *            larger than one read is asked for in several; by position they overlap by one datagram
  *            less a unit, so that each datagram lies whole in one of them.
  * Again      A range is asked for again only after the longer of the measured round trip and back-off
  *            (doubling from retry_min_ns to retry_max_ns), at the next server of the list, at most
  *            attempts_max times in all.
  * Next rung  LOST: when the attempts are over and nothing is outstanding any more, when no server's
- *            history reaches back so far, or give_up_ns after the gap was seen; and never
- *            while a line may still bring it (see "Giving up" in arb.h).
+ *            history reaches back so far, or give_up_ns after the gap was seen (once more so long where
+ *            the ladder was not polled for a quarter of it: a subscriber that stood still has a
+ *            history to catch up from); and never while a line may still bring it (see "Giving up" in
+ *            arb.h).  What came and found no room in the arbiter's store, or was not posted for
+ *            want of a slot, was no attempt.
+ * Waiting    A full store sets aside what it has no room for (see "Repair" in arb.h) as long as some
+ *            server may help: one that is up and has not failed TW_REPAIR_HOPE times in a row, or that
+ *            has never been up within the first retry_max_ns.
  * Addresses  Where both neighbours of a gap are known and of one publisher, it is a range of log units
  *            of that publisher's history; else (a late joiner's head, a publisher restart) a range of
  *            message numbers.  The same where the position did not bring what it should have.
@@ -44,6 +51,7 @@
 #define TW_REPAIR_MAX_READS      4096u
 #define TW_REPAIR_READ_MAX_BYTES 65536u
 #define TW_REPAIR_LOOK_GAPS      256u
+#define TW_REPAIR_HOPE           4u
 
 struct tw_repair_conf {
 	uint16_t channel;
@@ -54,6 +62,7 @@ struct tw_repair_conf {
 	uint64_t max_bytes_per_s; /* 0: no limit */
 	uint32_t attempts_max;    /* 1 to 255 */
 	uint32_t reads_max;       /* outstanding, all servers together; 1 to TW_REPAIR_MAX_READS */
+	uint64_t bytes_max;       /* of them; 0: no limit */
 	/* a multiple of 64, at most TW_REPAIR_READ_MAX_BYTES, and at least two of the arbiter's MTU */
 	uint32_t read_max_bytes;
 	uint32_t join_units; /* 0: nothing is joined */
@@ -77,7 +86,8 @@ enum tw_repair_status {
 	TW_REPAIR_GONE,
 	TW_REPAIR_REFUSED, /* not logged in, channel not served, revoked, too many */
 	TW_REPAIR_BUSY,    /* ask again later */
-	TW_REPAIR_BROKEN   /* connection lost, malformed reply */
+	TW_REPAIR_BROKEN,  /* connection lost, malformed reply */
+	TW_REPAIR_UNPOSTED /* it could not be posted: nobody was asked */
 };
 
 struct tw_repair_stats {
@@ -104,8 +114,7 @@ void tw_repair_server(struct tw_repair *repair, uint32_t server, bool up, uint64
 uint32_t tw_repair_poll(struct tw_repair *repair, uint64_t now_ns, struct tw_repair_read *out,
 			uint32_t max);
 /* A read has ended (in whole).  For OK, `data` (8-byte aligned, caller's, valid while pulling) is walked with
- * tw_repair_next_dgram(); each datagram it gives is to be handed to tw_arb_repair() and pulled.  A
- * read that could not be posted at all ends BUSY. */
+ * tw_repair_next_dgram(); each datagram it gives is to be handed to tw_arb_repair() and pulled. */
 void tw_repair_reply(struct tw_repair *repair, uint64_t id, enum tw_repair_status status,
 		     const uint8_t *data, size_t len_bytes, uint64_t now_ns);
 bool tw_repair_next_dgram(struct tw_repair *repair, struct tw_dgram *out);

@@ -17,6 +17,7 @@ struct tw_repair_slot {
 	uint32_t publisher;
 	uint32_t server;
 	uint32_t cost_bytes; /* as paced */
+	uint32_t room_bytes; /* what may come */
 	uint8_t round;       /* of the first of its gaps */
 	bool by_seq;
 	bool whole;   /* by position: all of the gaps that it is for, from their begin on */
@@ -26,6 +27,7 @@ struct tw_repair_slot {
 
 struct tw_repair_server {
 	bool up;
+	bool was_up;
 	bool timed;                    /* rtt_ns and deviation_ns have been measured */
 	uint32_t strikes;              /* failures since the last good answer */
 	uint64_t blocked_ns;           /* until then it is left alone */
@@ -56,14 +58,18 @@ struct tw_repair {
 	uint64_t serial;    /* of the last read */
 	uint64_t paced_ns;  /* when all that was asked for will have been paid at the rate */
 	uint64_t overdue_check_ns;
-	/* A pass looks at the gaps in order; when one is over nothing has to be looked at before
-	 * quiet_ns, unless there is a new gap or the lines have passed undue_end_seq. */
-	uint64_t pass_next_ns, quiet_ns, quiet_gaps_seen, pass_gaps_seen;
-	uint64_t undue_end_seq; /* 0: none that is not due was seen */
+	uint64_t first_ns; /* of the first call */
+	/* Those before the arbiter's walker have been looked at, and none of them has to be again before
+	 * again_ns.  Going on at the walker makes sense from ahead_ns on, with a gap that is new since
+	 * gaps_seen, or when the lines have passed undue_end_seq (0: no matter). */
+	uint64_t again_ns, ahead_ns, gaps_seen, undue_end_seq;
+	uint64_t began_ns;              /* last time at the oldest gap */
+	uint64_t polled_ns, resumed_ns; /* last poll; end of the last time that it stood still */
 	struct tw_repair_server servers[TW_REPAIR_MAX_SERVERS];
 	struct tw_repair_walk walk;
 	struct tw_repair_stats stats;
 	uint32_t outstanding, overdue;
+	uint64_t outstanding_bytes;
 	uint32_t free_count;
 	uint32_t *free_slots;
 	struct tw_repair_slot *slots;
@@ -72,12 +78,15 @@ struct tw_repair {
 /* repair_state.c */
 /* The clock; and a session that is not the one that was asked for ends everything. */
 void tw_repair_begin(struct tw_repair *repair, uint64_t now_ns);
-/* Something is to be done at `at_ns`. */
+/* A gap that has been looked at has to be again at `at_ns`; 0: all of them, now. */
 void tw_repair_later(struct tw_repair *repair, uint64_t at_ns);
+/* What could not be asked for may be asked for from `at_ns` on. */
+void tw_repair_go_on(struct tw_repair *repair, uint64_t at_ns);
 
 struct tw_repair_slot *tw_repair_find(struct tw_repair *repair, uint64_t id);
-/* NULL: none is to be had.  Where all are taken, one that is overdue is no longer waited for. */
-struct tw_repair_slot *tw_repair_take(struct tw_repair *repair);
+/* For a read that may bring so many bytes.  NULL: none is to be had.  Where all are taken, one that is
+ * overdue is no longer waited for. */
+struct tw_repair_slot *tw_repair_take(struct tw_repair *repair, uint32_t room_bytes);
 void tw_repair_free(struct tw_repair *repair, struct tw_repair_slot *slot);
 bool tw_repair_is_outstanding(const struct tw_repair *repair, uint64_t first_seq, uint64_t end_seq);
 

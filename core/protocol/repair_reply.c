@@ -137,6 +137,31 @@ static void ask_by_seq(struct tw_repair *repair, const struct tw_repair_slot *re
 	}
 }
 
+/* It was no attempt: what is missing of it may be asked for as if it had not been, after a pause. */
+static void was_no_attempt(struct tw_repair *repair, const struct tw_repair_slot *read)
+{
+	struct tw_arb *arb = repair->arb;
+
+	for (uint32_t id = tw_arb_gap_from(arb, read->first_seq, read->end_seq);
+	     id != TW_ARB_NO_GAP; id = tw_arb_gap_after(arb, id)) {
+		struct tw_arb_note *note = tw_arb_gap_note(arb, id);
+		struct tw_arb_gap gap;
+		tw_arb_gap(arb, id, repair->now_ns, &gap);
+		if (!tw_seq_before(gap.first_seq, read->end_seq)) {
+			break;
+		}
+		if (note->rounds == 0) {
+			continue;
+		}
+		if (note->rounds > 1) {
+			note->rounds--;
+		}
+		note->asked_to = UINT64_MAX;
+		note->retry_ns = repair->now_ns + repair->conf.retry_min_ns;
+		tw_repair_later(repair, note->retry_ns);
+	}
+}
+
 /* The rest of a wide read may be asked for at once, as it was not what came; unless it has been asked
  * for again since. */
 static void go_on(struct tw_repair *repair, const struct tw_repair_slot *read, uint64_t first_seq)
@@ -147,6 +172,7 @@ static void go_on(struct tw_repair *repair, const struct tw_repair_slot *read, u
 		struct tw_arb_note *note = tw_arb_gap_note(repair->arb, id);
 		if (note->asked_by_seq && note->rounds == read->round) {
 			note->asked_to = first_seq;
+			tw_repair_later(repair, 0);
 		}
 	}
 }
@@ -185,6 +211,7 @@ static void learn_begin(struct tw_repair *repair)
 	if (tw_seq_before(walk->read.begin, walk->got_seq) &&
 	    tw_seq_before(server->gone_seq, walk->got_seq)) {
 		server->gone_seq = walk->got_seq;
+		tw_repair_later(repair, 0);
 	}
 	if (tw_seq_before(walk->got_seq, server->has_seq)) {
 		server->has_seq = walk->got_seq;
@@ -207,7 +234,9 @@ void tw_repair_end_walk(struct tw_repair *repair)
 	if (has_brought_all(repair)) {
 		server->strikes = 0;
 		server->blocked_ns = 0;
-	} else if (walk->no_room == tw_arb_repair_no_room(repair->arb)) {
+	} else if (walk->no_room != tw_arb_repair_no_room(repair->arb)) {
+		was_no_attempt(repair, &walk->read);
+	} else {
 		repair->stats.broken++;
 		tw_repair_strike(repair, walk->read.server);
 		if (!walk->read.by_seq) {
@@ -246,6 +275,7 @@ static void is_gone(struct tw_repair *repair, const struct tw_repair_slot *read)
 		ask_by_seq(repair, read, 1);
 	} else if (tw_seq_before(server->gone_seq, read->end)) {
 		server->gone_seq = read->end;
+		tw_repair_later(repair, 0);
 	}
 }
 
@@ -292,7 +322,7 @@ void tw_repair_reply(struct tw_repair *repair, uint64_t id, enum tw_repair_statu
 	struct tw_repair_slot read = *slot;
 	struct tw_repair_server *server = &repair->servers[read.server];
 	tw_repair_free(repair, slot);
-	repair->quiet_ns = 0;
+	tw_repair_go_on(repair, 0);
 	settle(repair, &read, status == TW_REPAIR_OK ? len_bytes : 0);
 	switch (status) {
 	case TW_REPAIR_OK:
@@ -308,6 +338,10 @@ void tw_repair_reply(struct tw_repair *repair, uint64_t id, enum tw_repair_statu
 		if (!read.by_seq) {
 			ask_by_seq(repair, &read, 2); /* does it exist at all? */
 		}
+		return;
+	case TW_REPAIR_UNPOSTED:
+		repair->stats.reads--;
+		was_no_attempt(repair, &read);
 		return;
 	case TW_REPAIR_REFUSED:
 		repair->stats.refused++;

@@ -45,6 +45,7 @@ size_t tw_repair_size(const struct tw_repair_conf *conf)
 static void forget_session(struct tw_repair *repair)
 {
 	memset(repair->slots, 0, repair->conf.reads_max * sizeof(*repair->slots));
+	repair->outstanding_bytes = 0;
 	repair->free_count = repair->conf.reads_max;
 	for (uint32_t i = 0; i < repair->free_count; i++) {
 		repair->free_slots[i] = repair->free_count - 1 - i;
@@ -52,7 +53,7 @@ static void forget_session(struct tw_repair *repair)
 	repair->outstanding = 0;
 	repair->overdue = 0;
 	repair->walk.runs = false;
-	repair->quiet_ns = 0;
+	tw_repair_later(repair, 0);
 	for (uint32_t i = 0; i < repair->conf.servers; i++) {
 		repair->servers[i].gone_seq = 0;
 		repair->servers[i].has_seq = UINT64_MAX;
@@ -89,6 +90,7 @@ int tw_repair_init(struct tw_repair **repair_p, void *memory, size_t size_bytes,
 	base += round_up(conf->reads_max * sizeof(struct tw_repair_slot));
 	repair->free_slots = (void *)base;
 	forget_session(repair);
+	tw_arb_expect_repair(arb, true);
 	*repair_p = repair;
 	return TW_OK;
 }
@@ -96,6 +98,9 @@ int tw_repair_init(struct tw_repair **repair_p, void *memory, size_t size_bytes,
 void tw_repair_begin(struct tw_repair *repair, uint64_t now_ns)
 {
 	repair->now_ns = now_ns > repair->now_ns ? now_ns : repair->now_ns;
+	if (repair->first_ns == 0) {
+		repair->first_ns = repair->now_ns;
+	}
 	if (tw_arb_session(repair->arb) != repair->session) {
 		repair->session = tw_arb_session(repair->arb);
 		forget_session(repair);
@@ -115,18 +120,26 @@ void tw_repair_free(struct tw_repair *repair, struct tw_repair_slot *slot)
 {
 	repair->overdue -= slot->overdue ? 1 : 0;
 	repair->outstanding--;
+	repair->outstanding_bytes -= slot->room_bytes;
 	slot->id = 0;
+	slot->overdue = false;
 	repair->free_slots[repair->free_count++] = (uint32_t)(slot - repair->slots);
 }
 
-struct tw_repair_slot *tw_repair_take(struct tw_repair *repair)
+static bool are_taken(const struct tw_repair *repair)
 {
-	for (uint32_t i = 0; repair->free_count == 0 && repair->overdue > 0; i++) {
+	return repair->free_count == 0 ||
+	       (repair->conf.bytes_max != 0 && repair->outstanding_bytes >= repair->conf.bytes_max);
+}
+
+struct tw_repair_slot *tw_repair_take(struct tw_repair *repair, uint32_t room_bytes)
+{
+	for (uint32_t i = 0; are_taken(repair) && repair->overdue > 0; i++) {
 		if (repair->slots[i].overdue) {
 			tw_repair_free(repair, &repair->slots[i]);
 		}
 	}
-	if (repair->free_count == 0) {
+	if (are_taken(repair)) {
 		return NULL;
 	}
 	uint32_t index = repair->free_slots[--repair->free_count];
@@ -136,7 +149,8 @@ struct tw_repair_slot *tw_repair_take(struct tw_repair *repair)
 	uint64_t reads_max = repair->conf.reads_max;
 	uint64_t ahead = (index + reads_max - (repair->serial + 1) % reads_max) % reads_max;
 	repair->serial += 1 + ahead;
-	*slot = (struct tw_repair_slot){ .id = repair->serial };
+	*slot = (struct tw_repair_slot){ .id = repair->serial, .room_bytes = room_bytes };
+	repair->outstanding_bytes += room_bytes;
 	return slot;
 }
 
@@ -156,7 +170,26 @@ bool tw_repair_is_outstanding(const struct tw_repair *repair, uint64_t first_seq
 
 void tw_repair_later(struct tw_repair *repair, uint64_t at_ns)
 {
-	repair->pass_next_ns = at_ns < repair->pass_next_ns ? at_ns : repair->pass_next_ns;
+	repair->again_ns = at_ns < repair->again_ns ? at_ns : repair->again_ns;
+}
+
+void tw_repair_go_on(struct tw_repair *repair, uint64_t at_ns)
+{
+	repair->ahead_ns = at_ns < repair->ahead_ns ? at_ns : repair->ahead_ns;
+}
+
+/* Whether any server may still bring what is missing. */
+static void judge_hope(struct tw_repair *repair)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < repair->conf.servers; i++) {
+		const struct tw_repair_server *server = &repair->servers[i];
+		bool fresh = !server->was_up &&
+			     repair->now_ns - repair->first_ns < repair->conf.retry_max_ns;
+		any = any || fresh || (server->up && server->strikes < TW_REPAIR_HOPE);
+	}
+	tw_arb_expect_repair(repair->arb, any);
 }
 
 uint64_t tw_repair_back_off_ns(const struct tw_repair *repair, uint32_t times)
@@ -180,6 +213,7 @@ void tw_repair_strike(struct tw_repair *repair, uint32_t server_idx)
 
 	server->strikes += server->strikes < UINT32_MAX ? 1 : 0;
 	server->blocked_ns = repair->now_ns + tw_repair_back_off_ns(repair, server->strikes);
+	judge_hope(repair);
 }
 
 void tw_repair_server(struct tw_repair *repair, uint32_t server_idx, bool up, uint64_t now_ns)
@@ -193,11 +227,13 @@ void tw_repair_server(struct tw_repair *repair, uint32_t server_idx, bool up, ui
 	}
 	server->up = up;
 	if (up) { /* perhaps another life, with another history */
+		server->was_up = true;
 		server->blocked_ns = 0;
 		server->gone_seq = 0;
 		server->has_seq = UINT64_MAX;
-		repair->quiet_ns = 0;
+		tw_repair_later(repair, 0);
 	}
+	judge_hope(repair);
 }
 
 uint32_t tw_repair_pick_server(struct tw_repair *repair, uint32_t from, uint64_t end_seq)
@@ -232,6 +268,7 @@ void tw_repair_check_overdue(struct tw_repair *repair)
 	if (repair->now_ns < repair->overdue_check_ns) {
 		return;
 	}
+	judge_hope(repair);
 	repair->overdue_check_ns = repair->now_ns + repair->conf.retry_min_ns;
 	if (repair->outstanding == repair->overdue) {
 		return;
@@ -249,7 +286,7 @@ void tw_repair_check_overdue(struct tw_repair *repair)
 		repair->overdue++;
 		repair->stats.overdue++;
 		tw_repair_strike(repair, slot->server);
-		repair->quiet_ns = 0; /* its slot may be had */
+		tw_repair_go_on(repair, 0); /* its slot may be had */
 	}
 }
 

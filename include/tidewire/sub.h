@@ -132,7 +132,7 @@ struct tw_sub_stats { /* of one channel */
 	struct tw_sub_latency exchange_to_feedhandler, feedhandler_to_sent, sent_to_received,
 		received_to_consumed, repair;
 	uint64_t unstamped; /* samples left out of the first two legs: TS_BAD was set */
-	uint64_t bytes, holes, held_datagrams, held_max, store_full, contradictions;
+	uint64_t bytes, holes, held_datagrams, held_max, store_full, set_aside, contradictions;
 	/* reads from history: asked for, bytes that came, asked for again, ended without bytes */
 	uint64_t repair_reads, repair_bytes, repair_retries, repair_failed;
 };

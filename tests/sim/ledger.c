@@ -191,7 +191,14 @@ static bool take_in_order(struct tw_ledger *ledger, const struct tw_arb_run *run
 	}
 	const struct tw_ledger_gap *gap = &ledger->gaps[0];
 	bool in_gap = ledger->gap_count > 0 && gap->first_seq <= run->first_seq;
-	if (ledger->gap_count > 0 && run->end_seq > (in_gap ? gap->end_seq : gap->first_seq)) {
+	uint64_t border_seq = in_gap ? gap->end_seq : gap->first_seq;
+	/* what was set aside for want of room was reported in parts */
+	for (uint32_t i = 1; in_gap && i < ledger->gap_count; i++) {
+		if (ledger->gaps[i].first_seq == border_seq) {
+			border_seq = ledger->gaps[i].end_seq;
+		}
+	}
+	if (ledger->gap_count > 0 && run->end_seq > border_seq) {
 		return wrong(ledger, "run [%" PRIu64 ", %" PRIu64 ") crosses the border of a gap",
 			     run->first_seq, run->end_seq);
 	}

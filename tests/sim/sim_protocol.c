@@ -52,6 +52,7 @@ static void add(struct totals *totals, const struct tw_world_result *r)
 	s->stalls += r->stalls;
 	s->restarts += r->restarts;
 	s->store_full += r->store_full;
+	s->set_aside += r->set_aside;
 	s->overflowed += r->overflowed;
 	s->downs += r->downs;
 	s->takeovers += r->takeovers;
@@ -118,6 +119,7 @@ static bool covers(const struct totals *totals)
 		     { "stalls", s->stalls },
 		     { "subscriber restarts", s->restarts },
 		     { "full stores", s->store_full },
+		     { "set aside", s->set_aside },
 		     { "queue overflows", s->overflowed },
 		     { "lines down", s->downs },
 		     { "lower sessions", s->takeovers },

@@ -32,8 +32,9 @@ struct tw_world_result {
 	bool gentle, repairs, healing;
 	/* how much of it there was, summed over subscribers */
 	uint64_t events, data_msgs, lost_msgs, gaps, fills, ends, holes, crashes, sessions, cuts,
-		stalls, restarts, store_full, overflowed, downs, takeovers, repaired_msgs, reads,
-		retries, gone, refused, busy, broken, overdue, ignored, given_up;
+		stalls, restarts, store_full, set_aside, overflowed, downs, takeovers,
+		repaired_msgs, reads, retries, gone, refused, busy, broken, overdue, ignored,
+		given_up;
 };
 
 void tw_world_run(const struct tw_world_conf *conf, struct tw_world_result *result);

@@ -127,6 +127,7 @@ struct sub {
 	size_t repair_bytes;
 	uint32_t open_reads;
 	uint64_t start_ns, paid_bytes;
+	uint64_t polled_ns, resumed_ns; /* as the ladder sees them */
 	struct recent recent[RECENT_READS];
 	uint32_t recent_count;
 };

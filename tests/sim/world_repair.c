@@ -282,6 +282,7 @@ bool tw_world_make_repair(struct world *w, struct sub *sub)
 							 : 50000u + tw_world_below(w, 2000000),
 		.attempts_max = w->healing ? UINT8_MAX : 1 + tw_world_below(w, 6),
 		.reads_max = (w->healing ? 4 : 1) + tw_world_below(w, 13),
+		.bytes_max = tw_world_one_in(w, 2) ? 0 : 4096u + tw_world_below(w, 65536),
 		.read_max_bytes = scale * w->mtu_bytes < TW_REPAIR_READ_MAX_BYTES
 					  ? scale * w->mtu_bytes
 					  : TW_REPAIR_READ_MAX_BYTES,
@@ -301,6 +302,7 @@ void tw_world_start_repair(struct world *w, uint32_t index)
 	sub->recent_count = 0;
 	sub->paid_bytes = 0;
 	sub->start_ns = tw_sim_now(w->sim);
+	sub->polled_ns = sub->resumed_ns = 0;
 	if (!sub->repairs) {
 		return;
 	}
@@ -458,6 +460,10 @@ void tw_world_poll_repair(struct world *w, uint32_t index)
 	for (uint32_t i = 0; i < w->server_count; i++) {
 		tw_repair_server(sub->repair, i, w->servers[i].up, now_ns);
 	}
+	if (now_ns - sub->polled_ns > sub->repair_conf.give_up_ns / 4) {
+		sub->resumed_ns = now_ns;
+	}
+	sub->polled_ns = now_ns;
 	/* a poll looks at a part of the gaps; all of them want to be looked at now */
 	uint32_t polls = 2 + tw_arb_gaps(sub->arb) / TW_REPAIR_LOOK_GAPS;
 	do {

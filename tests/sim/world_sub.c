@@ -240,8 +240,12 @@ void tw_world_poll_sub(struct world *w, uint32_t index)
 	uint64_t seen_ns = tw_ledger_oldest_gap_ns(&sub->ledger);
 	uint64_t now_ns = tw_sim_now(w->sim);
 	uint64_t limit_ns = WAIT_NS;
-	if (sub->repairs && sub->repair_conf.give_up_ns > WAIT_NS) {
-		limit_ns = sub->repair_conf.give_up_ns;
+	if (sub->repairs) {
+		/* what was seen before it stood still has as long again; and many gaps are not looked
+		 * at all the time */
+		limit_ns = sub->repair_conf.give_up_ns + sub->repair_conf.retry_min_ns;
+		limit_ns = limit_ns > WAIT_NS ? limit_ns : WAIT_NS;
+		limit_ns += sub->resumed_ns > seen_ns ? sub->resumed_ns - seen_ns : 0;
 	}
 	if (seen_ns < now_ns && now_ns - seen_ns >= limit_ns) {
 		tw_world_fail(w, "subscriber %" PRIu32 ": the gap at %" PRIu64 " still waits",
@@ -261,6 +265,7 @@ void tw_world_add_totals(struct world *w, const struct sub *sub)
 	r->ends += sub->ledger.ends;
 	r->repaired_msgs += sub->ledger.repaired_msgs;
 	r->store_full += tw_arb_store_full(sub->arb);
+	r->set_aside += tw_arb_set_aside(sub->arb);
 	for (uint32_t line = 0; line < w->lines; line++) {
 		tw_arb_line_stats(sub->arb, line, &stats);
 		r->downs += stats.downs;

@@ -221,6 +221,19 @@ void bed_idle(struct bed *bed)
 
 void bed_pass(struct bed *bed, uint64_t ns)
 {
+	uint64_t step_ns = bed->conf.give_up_ns / 8;
+
+	while (bed->repair != NULL && step_ns > 0 && ns > step_ns) {
+		bed->now_ns += step_ns;
+		ns -= step_ns;
+		(void)tw_repair_poll(bed->repair, bed->now_ns, bed->reads, 0);
+		pull(bed);
+	}
+	bed->now_ns += ns;
+}
+
+void bed_stand_still(struct bed *bed, uint64_t ns)
+{
 	bed->now_ns += ns;
 }
 

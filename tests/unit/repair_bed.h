@@ -79,6 +79,8 @@ void bed_give_both(struct bed *bed, uint32_t index);
 void bed_heartbeat(struct bed *bed, unsigned int flags);
 void bed_idle(struct bed *bed);
 void bed_pass(struct bed *bed, uint64_t ns);
+/* The same, but the ladder is not polled meanwhile. */
+void bed_stand_still(struct bed *bed, uint64_t ns);
 
 /* Polls the ladder: reads and read_count; pulls. */
 uint32_t bed_poll(struct bed *bed);

@@ -484,6 +484,75 @@ Test(repair, a_false_place_is_healed_by_number, .timeout = 10)
 
 /* --- the store ------------------------------------------------------------------------------- */
 
+/* A full store with a server that may still help: what finds no room is brought by history in its turn. */
+Test(repair, what_finds_no_room_is_set_aside, .timeout = 10)
+{
+	struct bed *bed = bed_draft();
+	bed->arb_conf.store_dgrams = 4;
+	bed_open(bed);
+	bed_send_many(bed, 200);
+	bed_give_both(bed, 0);
+	for (uint32_t i = 2; i < 200; i++) {
+		bed_give_both(bed, i);
+	}
+	cr_expect_eq(tw_arb_held(bed->arb), 4);
+	cr_expect_geq(tw_arb_set_aside(bed->arb), 194);
+	cr_expect_leq(tw_arb_gaps(bed->arb), 2, "what is set aside is one gap");
+	for (uint32_t turns = 0; tw_arb_gaps(bed->arb) > 0; turns++) {
+		cr_assert_lt(turns, 100);
+		until_read(bed, 8 * RETRY_NS);
+		bed_answer_all(bed);
+	}
+	cr_expect_eq(bed->ledger.lost_msgs, 0);
+	cr_expect_eq(tw_arb_store_full(bed->arb), 0);
+	cr_expect_eq(bed->ledger.next_seq, bed->made_seq);
+	bed_free(bed);
+}
+
+/* A subscriber that stood still longer than give_up_ns asks before it gives up. */
+Test(repair, who_stood_still_has_as_long_again, .timeout = 10)
+{
+	struct bed *bed = bed_draft();
+	bed_open(bed);
+	bed_send_many(bed, 5);
+	bed_give_both(bed, 0);
+	bed_give_both(bed, 2);
+	cr_assert_eq(bed_poll(bed), 1);
+	bed_stand_still(bed, 10 * bed->conf.give_up_ns);
+	bed_idle(bed);
+	until_read(bed, 8 * RETRY_NS); /* again: its server was left alone meanwhile */
+	cr_expect_eq(bed->ledger.lost_msgs, 0);
+	bed_pass(bed, bed->conf.give_up_ns);
+	bed_idle(bed);
+	bed_poll(bed);
+	cr_expect_eq(tw_arb_gaps(bed->arb), 0, "but not for ever");
+	cr_expect_gt(bed->ledger.lost_msgs, 0);
+	bed_free(bed);
+}
+
+/* Reads that cannot be posted are no attempts. */
+Test(repair, want_of_a_slot_is_no_attempt, .timeout = 10)
+{
+	struct bed *bed = bed_draft();
+	bed->conf.attempts_max = 2;
+	bed->conf.give_up_ns = 1000 * RETRY_NS;
+	bed_open(bed);
+	bed_send_many(bed, 5);
+	bed_give_both(bed, 0);
+	bed_give_both(bed, 2);
+	for (uint32_t i = 0; i < 10; i++) {
+		until_read(bed, 8 * RETRY_NS);
+		cr_assert_eq(bed->read_count, 1);
+		tw_repair_reply(bed->repair, bed->reads[0].id, TW_REPAIR_UNPOSTED, NULL, 0,
+				bed->now_ns);
+	}
+	until_read(bed, 8 * RETRY_NS);
+	bed_answer_all(bed);
+	cr_expect_eq(bed->ledger.lost_msgs, 0);
+	cr_expect_eq(bed_stats(bed).reads, 1);
+	bed_free(bed);
+}
+
 Test(repair, a_full_store_takes_the_next_rung, .timeout = 10)
 {
 	struct bed *bed = bed_draft();
@@ -491,25 +560,30 @@ Test(repair, a_full_store_takes_the_next_rung, .timeout = 10)
 	bed->conf.join_units = 0;
 	bed_open(bed);
 	bed_send_many(bed, 20);
-	for (uint32_t i = 0; i < 9; i += 2) {
-		bed_give_both(bed, i); /* 1, 3, 5, 7 are missing, four are held */
+	for (uint32_t i = 0; i < 7; i += 2) {
+		bed_give_both(bed, i); /* 1, 3, 5 are missing, three are held */
 	}
-	cr_assert_eq(bed_poll(bed), 4);
-	struct tw_repair_read reads[4];
+	cr_assert_eq(bed_poll(bed), 3);
+	struct tw_repair_read reads[3];
 	memcpy(reads, bed->reads, sizeof(reads));
-	/* what is not next to deliver would need room */
-	bed_answer(bed, &reads[2]);
+	bed_give_both(bed, 8);
+	cr_expect_eq(bed_poll(bed), 0, "there is no room for what would not be next to deliver");
+	/* nor for what was asked for before */
+	bed_answer(bed, &reads[1]);
 	cr_expect_eq(tw_arb_repair_no_room(bed->arb), 1);
 	cr_expect_eq(bed_stats(bed).broken, 0, "which is not the server's fault");
 	cr_expect_eq(bed->ledger.lost_msgs, 0);
 	bed_answer(bed, &reads[0]);
 	cr_expect_eq(bed->from_history_msgs, bed->dgrams[1].end_seq - bed->dgrams[1].first_seq);
 	bed_give_both(bed, 10); /* there is room for one */
-	bed_give_both(bed, 12); /* and now the oldest gap goes at once */
+	/* with nobody to ask the oldest gap goes at once */
+	tw_repair_server(bed->repair, 0, false, bed->now_ns);
+	bed_give_both(bed, 12);
 	cr_expect_eq(tw_arb_store_full(bed->arb), 1);
 	cr_expect_eq(bed->ledger.last_lost_first_seq, bed->dgrams[3].first_seq);
 	cr_expect_eq(bed->ledger.last_lost_end_seq, bed->dgrams[3].end_seq);
 	uint64_t lost_msgs = bed->ledger.lost_msgs;
+	tw_repair_server(bed->repair, 0, true, bed->now_ns);
 	for (uint32_t turns = 0; tw_arb_gaps(bed->arb) > 0; turns++) {
 		cr_assert_lt(turns, 20);
 		until_read(bed, 8 * RETRY_NS);

@@ -27,6 +27,7 @@
 #define LISTEN_EVENT    (UINT32_MAX - 1)
 #define EVENTS          64
 #define NICE            5
+#define ROUNDS          16u /* before the kernel is asked what has happened since */
 #define CLIENTS_MAX     4096u
 #define ACCEPT_AGAIN_NS 100000000ull /* after an accept that failed for want of something */
 #define OUT_BYTES       (TW_RW_HEAD_BYTES + TW_READ_MAX_BYTES)
@@ -149,6 +150,9 @@ static void *server_thread(void *arg)
 		uint64_t now_ns = tw_mono_ns();
 		uint32_t open_before = server->open_count;
 		uint64_t next_ns = round_of_turns(server, now_ns);
+		for (uint32_t i = 1; i < ROUNDS && next_ns <= now_ns; i++) {
+			next_ns = round_of_turns(server, now_ns);
+		}
 		if (now_ns >= accept_ns ||
 		    (server->open_count < open_before && !server->listening)) {
 			accept_ns = accept_all(server, now_ns);

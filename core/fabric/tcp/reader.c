@@ -34,20 +34,36 @@ static TW_COLD void wake(struct tw_reader *reader)
 	}
 }
 
-bool tw_reader_post(struct tw_reader *reader, const struct tw_read *read)
+static bool take_small_slot(struct tw_reader *reader, const struct tw_read *read, uint32_t *slot_p)
 {
-	uint32_t server = read->server;
-	if (server >= reader->conf.server_count || !tw_rw_read_holds(read)) {
+	if (reader->free_small_count == 0 || read->by_seq ||
+	    read->end - read->begin > TW_READ_SMALL_BYTES / TW_RW_UNIT_BYTES) {
 		return false;
 	}
-	bool first = reader->held[server] == 0;
-	/* each server that holds none has one in reserve */
+	*slot_p = reader->free_small[--reader->free_small_count];
+	return true;
+}
+
+/* Each server that holds none has one in reserve. */
+static bool take_slot(struct tw_reader *reader, const struct tw_read *read, uint32_t *slot_p)
+{
+	bool first = reader->held[read->server] == 0;
 	if (reader->free_count <= reader->idle_servers - first) {
 		return false;
 	}
-	uint32_t slot = reader->free_slots[--reader->free_count];
-	reader->held[server]++;
+	*slot_p = reader->free_slots[--reader->free_count];
+	reader->held[read->server]++;
 	reader->idle_servers -= first;
+	return true;
+}
+
+bool tw_reader_post(struct tw_reader *reader, const struct tw_read *read)
+{
+	uint32_t slot;
+	if (read->server >= reader->conf.server_count || !tw_rw_read_holds(read) ||
+	    (!take_small_slot(reader, read, &slot) && !take_slot(reader, read, &slot))) {
+		return false;
+	}
 	reader->slots[slot].read = *read;
 	reader->slots[slot].posted_ns = tw_mono_ns();
 	TW_ASSERT(tw_spsc_push(&reader->posts, &slot));
@@ -80,6 +96,11 @@ bool tw_reader_poll(struct tw_reader *reader, struct tw_read_done *done)
 
 void tw_reader_release(struct tw_reader *reader, const struct tw_read_done *done)
 {
+	if (done->slot >= reader->conf.slots) {
+		TW_ASSERT(reader->free_small_count < reader->conf.small_slots);
+		reader->free_small[reader->free_small_count++] = done->slot;
+		return;
+	}
 	TW_ASSERT(reader->free_count < reader->conf.slots && reader->held[done->server] > 0);
 	reader->free_slots[reader->free_count++] = done->slot;
 	reader->idle_servers += --reader->held[done->server] == 0;
@@ -164,12 +185,13 @@ static void *reader_thread(void *arg)
 static int check_conf(const struct tw_reader_conf *conf, struct tw_error *err)
 {
 	if (conf->server_count == 0 || conf->server_count > TW_READER_MAX_SERVERS ||
-	    conf->slots < conf->server_count || conf->slots > TW_READER_MAX_SLOTS) {
+	    conf->slots < conf->server_count || conf->slots > TW_READER_MAX_SLOTS ||
+	    conf->small_slots > TW_READER_MAX_SLOTS) {
 		return tw_fail(err, TW_EARG,
-			       "repair reader: %u servers and %u slots: 1 to %u servers are "
-			       "possible, with a slot each and at most %u",
-			       conf->server_count, conf->slots, TW_READER_MAX_SERVERS,
-			       TW_READER_MAX_SLOTS);
+			       "repair reader: %u servers, %u slots and %u small ones: 1 to %u "
+			       "servers are possible, with a slot each and at most %u of either",
+			       conf->server_count, conf->slots, conf->small_slots,
+			       TW_READER_MAX_SERVERS, TW_READER_MAX_SLOTS);
 	}
 	if (conf->retry_min_ns == 0 || conf->retry_min_ns > conf->retry_max_ns ||
 	    conf->connect_timeout_ns == 0 || conf->idle_timeout_ns == 0) {
@@ -184,30 +206,38 @@ static int check_conf(const struct tw_reader_conf *conf, struct tw_error *err)
 static int allocate(struct tw_reader *reader, struct tw_error *err)
 {
 	const struct tw_reader_conf *conf = &reader->conf;
+	uint32_t slots = conf->slots + conf->small_slots;
 	reader->ring_capacity = 1;
-	while (reader->ring_capacity < conf->slots) {
+	while (reader->ring_capacity < slots) {
 		reader->ring_capacity *= 2;
 	}
 	uint32_t capacity = reader->ring_capacity;
-	reader->free_slots = calloc(conf->slots, sizeof(reader->free_slots[0]));
-	reader->slots = calloc(conf->slots, sizeof(reader->slots[0]));
+	reader->free_slots = calloc(slots, sizeof(reader->free_slots[0]));
+	reader->slots = calloc(slots, sizeof(reader->slots[0]));
 	reader->post_memory = calloc(capacity, sizeof(uint32_t));
 	reader->end_memory = calloc(capacity, sizeof(struct tw_reader_end));
 	uint32_t *fifos = calloc((size_t)capacity * conf->server_count, sizeof(uint32_t));
 	reader->conns[0].fifo = fifos; /* close frees it there */
 	if (reader->free_slots == NULL || reader->slots == NULL || reader->post_memory == NULL ||
 	    reader->end_memory == NULL || fifos == NULL) {
-		return tw_fail(err, TW_ENOMEM, "repair reader: calloc: %u slots", conf->slots);
+		return tw_fail(err, TW_ENOMEM, "repair reader: calloc: %u slots", slots);
 	}
-	int rc = tw_slab_init(&reader->slab, (size_t)conf->slots * TW_READ_MAX_BYTES, err);
+	int rc = tw_slab_init(&reader->slab,
+			      (size_t)conf->slots * TW_READ_MAX_BYTES +
+				      (size_t)conf->small_slots * TW_READ_SMALL_BYTES,
+			      err);
 	if (rc < 0) {
 		return rc;
 	}
-	for (uint32_t i = 0; i < conf->slots; i++) {
-		reader->slots[i].data = reader->slab.base + (size_t)i * TW_READ_MAX_BYTES;
+	uint8_t *data = reader->slab.base;
+	for (uint32_t i = 0; i < slots; i++) {
+		reader->slots[i].data = data;
 		reader->free_slots[i] = i;
+		data += i < conf->slots ? TW_READ_MAX_BYTES : TW_READ_SMALL_BYTES;
 	}
 	reader->free_count = conf->slots;
+	reader->free_small = reader->free_slots + conf->slots;
+	reader->free_small_count = conf->small_slots;
 	reader->idle_servers = conf->server_count;
 	tw_spsc_init(&reader->posts, reader->post_memory, capacity, sizeof(uint32_t));
 	tw_spsc_init(&reader->ends, reader->end_memory, capacity, sizeof(struct tw_reader_end));

@@ -19,7 +19,8 @@
 #include "base/fail.h"
 #include "fabric/tcp/tcp.h"
 
-#define SEND_HEADS 16u /* in one send(2) */
+#define SEND_HEADS   16u /* in one send(2) */
+#define TURN_REPLIES 16u
 
 static void count(const struct tw_conn *conn, unsigned int counter, uint64_t n)
 {
@@ -249,10 +250,11 @@ static bool head_is_in(struct tw_conn *conn, struct tw_reader *reader, uint64_t 
 	return true;
 }
 
-/* Reads what there is, at most one reply in a turn, so that no server keeps the thread to itself. */
+/* Reads what there is, but so many replies in a turn that no server keeps the thread to itself. */
 static bool receive(struct tw_conn *conn, struct tw_reader *reader, uint64_t now_ns)
 {
-	for (;;) {
+	uint32_t replies = 0;
+	while (replies < TURN_REPLIES) {
 		if (conn->head_got < sizeof(conn->head)) {
 			int got = tw_tcp_recv(conn->fd, conn->head + conn->head_got,
 					      (uint32_t)sizeof(conn->head) - conn->head_got);
@@ -267,7 +269,8 @@ static bool receive(struct tw_conn *conn, struct tw_reader *reader, uint64_t now
 				return false;
 			}
 			if (conn->body_bytes == 0) {
-				return true;
+				replies++;
+				continue;
 			}
 		}
 		uint8_t *data = slot_at(conn, reader, conn->first)->data;
@@ -279,9 +282,10 @@ static bool receive(struct tw_conn *conn, struct tw_reader *reader, uint64_t now
 		conn->body_got += (uint32_t)got;
 		if (conn->body_got == conn->body_bytes) {
 			reply_is_whole(conn, reader, TW_READ_OK, now_ns);
-			return true;
+			replies++;
 		}
 	}
+	return true;
 }
 
 /* --- turns ------------------------------------------------------------------------------------- */

@@ -19,7 +19,7 @@
 struct tw_reader_slot {
 	struct tw_read read;
 	uint64_t posted_ns; /* mono */
-	uint8_t *data;      /* TW_READ_MAX_BYTES of the slab; const after open */
+	uint8_t *data;      /* of the slab; const after open */
 };
 
 struct tw_reader_end { /* element of the ring back to the hot thread */
@@ -57,8 +57,10 @@ struct tw_conn {
 
 struct tw_reader {
 	/* hot thread */
-	_Alignas(TW_CACHE_PAIR_BYTES) uint32_t *free_slots;
-	uint32_t free_count, idle_servers; /* servers that hold no slot */
+	_Alignas(TW_CACHE_PAIR_BYTES) uint32_t *free_slots; /* those of whole size */
+	uint32_t *free_small;
+	uint32_t free_count, free_small_count;
+	uint32_t idle_servers; /* servers that hold no slot of whole size */
 	uint32_t held[TW_READER_MAX_SERVERS];
 
 	/* both */
@@ -71,7 +73,7 @@ struct tw_reader {
 	/* const after open */
 	_Alignas(TW_CACHE_PAIR_BYTES) struct tw_reader_conf conf;
 	struct tw_reader_server servers[TW_READER_MAX_SERVERS];
-	struct tw_reader_slot *slots;
+	struct tw_reader_slot *slots; /* conf.slots of TW_READ_MAX_BYTES, then the small ones */
 	struct tw_slab slab;
 	uint32_t ring_capacity;
 	void *post_memory, *end_memory;
