@@ -47,8 +47,9 @@ struct tw_site_fabric {
 
 struct tw_site_host {
 	char name[TW_NAME_BYTES];
-	uint32_t address;             /* IPv4, host order */
-	char lines[TW_MAX_LINES][16]; /* interface names; "lo" is allowed */
+	uint32_t address;                      /* IPv4, host order */
+	char lines[TW_MAX_LINES][16];          /* interface names; "lo" is allowed */
+	uint32_t line_addresses[TW_MAX_LINES]; /* of these; 0: `address` */
 	struct tw_fabric_line
 		resolved[TW_MAX_LINES]; /* by tw_site_resolve_lines() on the host itself */
 	int cpu_publisher, cpu_repair, cpu_feedhandler, cpu_subscriber; /* -1: not pinned */

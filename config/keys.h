@@ -95,6 +95,14 @@
 	    "Interface of line A; `lo` keeps everything on the machine.")                          \
 	KEY("hosts.<name>.lines.b", INTERFACE, tw_site_host, lines[1], "", "eth3",                 \
 	    "Interface of line B; needed where any channel has a group on it.")                    \
+	SECTION("hosts.<name>.addresses",                                                          \
+		"IPv4 address of each line's interface, where it is not `address`: subscribers "   \
+		"on "                                                                              \
+		"other hosts take a publisher's datagrams only from these.")                       \
+	KEY("hosts.<name>.addresses.a", ADDRESS, tw_site_host, line_addresses[0], "", "10.1.0.1",  \
+	    "Address of line A's interface; left out, it is `address`.")                           \
+	KEY("hosts.<name>.addresses.b", ADDRESS, tw_site_host, line_addresses[1], "", "10.2.0.1",  \
+	    "Address of line B's interface; left out, it is `address`.")                           \
 	SECTION("hosts.<name>.cpus",                                                               \
 		"CPUs that hot threads are pinned to. What is left out is not pinned.")            \
 	NUM("hosts.<name>.cpus.publisher", CPU, tw_site_host, cpu_publisher, "", "2", 0, 1023,     \

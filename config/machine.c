@@ -38,6 +38,8 @@ static int resolve_line(const struct tw_site *site, const struct tw_site_host *h
 			const struct ifaddrs *all, struct tw_fabric_line *out, struct tw_error *err)
 {
 	const char *name = host->lines[line];
+	uint32_t own = host->line_addresses[line];
+	uint32_t want = own != 0 ? own : host->address;
 	uint32_t address = 0;
 	bool up = false;
 	char names[160];
@@ -49,7 +51,7 @@ static int resolve_line(const struct tw_site *site, const struct tw_site_host *h
 		struct sockaddr_in in;
 		memcpy(&in, i->ifa_addr, sizeof(in));
 		uint32_t a = ntohl(in.sin_addr.s_addr);
-		if (address == 0 || a == host->address) {
+		if (address == 0 || a == want) {
 			address = a;
 			up = (i->ifa_flags & IFF_UP) != 0;
 		}
@@ -67,6 +69,14 @@ static int resolve_line(const struct tw_site *site, const struct tw_site_host *h
 			       : address == 0 ? "has no IPv4 address"
 					      : "is down",
 			       names);
+	}
+	if (own != 0 && own != address) {
+		return tw_fail(err, TW_ECONFIG,
+			       "%s: hosts.%s.addresses.%c: found %u.%u.%u.%u, but interface %s "
+			       "has %u.%u.%u.%u",
+			       site->path, host->name, 'a' + (int)line, own >> 24, own >> 16 & 255,
+			       own >> 8 & 255, own & 255, name, address >> 24, address >> 16 & 255,
+			       address >> 8 & 255, address & 255);
 	}
 	*out = (struct tw_fabric_line){ .address = address };
 	memcpy(out->interface, name, strlen(name) + 1u);

@@ -104,7 +104,7 @@ static int lay_out(struct tw_sub *sub, uint64_t now_ns, struct tw_error *err)
 {
 	const struct tw_sub_plan *plan = &sub->plan;
 	const uint32_t source_max = TW_MAX_PUBLISHERS * (1 + 2 * TW_MAX_LINES);
-	uint32_t sources[TW_MAX_PUBLISHERS * (1 + 2 * TW_MAX_LINES)];
+	uint32_t sources[TW_MAX_PUBLISHERS * (1 + 3 * TW_MAX_LINES)];
 	size_t channels_at = 0;
 	size_t lines_at = channels_at + plan->channel_count * sizeof(struct tw_sub_channel);
 	size_t at = lines_at + plan->line_count * sizeof(struct tw_sub_line);

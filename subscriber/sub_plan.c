@@ -230,6 +230,7 @@ uint32_t tw_sub_plan_sources(const struct tw_sub_plan *plan, uint32_t channel, u
 		for (uint32_t l = 0; l < TW_MAX_LINES; l++) {
 			/* resolved only where the publisher's host is this one */
 			count = add_source(out, count, max, host->resolved[l].address);
+			count = add_source(out, count, max, host->line_addresses[l]);
 			if (strcmp(host->lines[l], "lo") == 0) {
 				count = add_source(out, count, max, LOOPBACK);
 			}

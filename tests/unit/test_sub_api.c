@@ -114,6 +114,25 @@ Test(sub_api, only_configured_publishers_are_heard, .timeout = 60)
 	assert_no_leak();
 }
 
+/* A publisher's host may have another address on each line. */
+Test(sub_api, a_line_has_an_address_of_its_own, .timeout = 60)
+{
+	const struct pub_bed_conf conf = {
+		.channels = 1,
+		.wait_us = PATIENT_US,
+		.address = "10.255.0.9, addresses: { b: 127.0.0.1 }",
+	};
+	struct pub_bed bed;
+	struct tw_sub *sub = open_bed(&bed, &conf);
+
+	pub_bed_orders(&bed, 7, 1, 2, PUB_BED_A);
+	cr_assert(poll_until(sub, &stream, 64, TW_EV_MSG, 2));
+	assert_messages(&stream, 7, 1, 3);
+	tw_sub_close(sub);
+	pub_bed_close(&bed);
+	assert_no_leak();
+}
+
 Test(sub_api, replay_where_it_is_accepted, .timeout = 60)
 {
 	const struct pub_bed_conf conf = { .channels = 1,
