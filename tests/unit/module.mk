@@ -2,6 +2,7 @@ UNIT_TESTS += tests/unit/test_schema.c
 UNIT_TESTS += tests/unit/test_datagram.c
 UNIT_TESTS += tests/unit/test_format.c
 UNIT_TESTS += tests/unit/test_roce.c
+UNIT_TESTS += tests/unit/test_crc32.c
 UNIT_TESTS += tests/unit/test_udp.c tests/unit/test_udp_trouble.c
 test_udp_SRCS := tests/support/udp_bed.c tests/support/probe_alloc.c
 test_udp_LDFLAGS := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free
