@@ -43,10 +43,10 @@ static void check_sealed_again(const struct tw_roce_ud *ud, const uint8_t *frame
 				frame[chosen[i]];
 		}
 	}
-	tw_roce_sender_changed(&sender);
+	tw_roce_flow_changed(&sender);
 	const uint8_t *dgram = frame + TW_ROCE_HDR_BYTES;
-	tw_roce_seal(&sender, &tables, ud->len_bytes, tw_roce_crc(dgram, ud->len_bytes), ud->ip_id,
-		     hdr, icrc);
+	tw_roce_seal(&sender, &tables, ud->len_bytes, tables.crc32->of(0, dgram, ud->len_bytes),
+		     ud->ip_id, hdr, icrc);
 	hdr[4] = frame[4];
 	TW_ASSERT(memcmp(hdr, frame, sizeof(hdr)) == 0);
 	TW_ASSERT(memcmp(icrc, dgram + ud->len_bytes, sizeof(icrc)) == 0);
@@ -75,8 +75,8 @@ static void seal_and_damage(const uint8_t *data, uint32_t size, uint32_t mtu_byt
 	struct tw_roce_flow sender, receiver;
 	struct tw_roce_ud ud;
 	tw_roce_sender_init(&sender, SRC_ADDR, SRC_PORT, GROUP, 42);
-	tw_roce_seal(&sender, &tables, len_bytes, tw_roce_crc(data, len_bytes), ip_id, frame,
-		     frame + TW_ROCE_HDR_BYTES + len_bytes);
+	tw_roce_seal(&sender, &tables, len_bytes, tables.crc32->of(0, data, len_bytes), ip_id,
+		     frame, frame + TW_ROCE_HDR_BYTES + len_bytes);
 	tw_roce_receiver_init(&receiver, GROUP);
 	tw_roce_receiver_from(&receiver, SRC_ADDR, SRC_PORT);
 	const uint32_t frame_bytes = len_bytes + TW_ROCE_OVERHEAD_BYTES;

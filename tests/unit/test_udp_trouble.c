@@ -211,7 +211,7 @@ static uint32_t build(struct raw *raw, uint8_t *frame, uint32_t len_bytes, uint3
 {
 	udp_bed_fill(frame + TW_ROCE_HDR_BYTES, len_bytes, seq);
 	tw_roce_seal(&raw->flow, &raw->tables, len_bytes,
-		     tw_roce_crc(frame + TW_ROCE_HDR_BYTES, len_bytes), 0, frame,
+		     raw->tables.crc32->of(0, frame + TW_ROCE_HDR_BYTES, len_bytes), 0, frame,
 		     frame + TW_ROCE_HDR_BYTES + len_bytes);
 	return len_bytes + TW_ROCE_OVERHEAD_BYTES;
 }
@@ -290,7 +290,7 @@ Test(udp_trouble, frames_without_df_are_refused, .timeout = 30)
 	open_raw(&without_df, group, IP_PMTUDISC_DONT);
 	open_raw(&with_df, group, IP_PMTUDISC_DO);
 	without_df.flow.image[8 + 6] = 0;
-	tw_roce_sender_changed(&without_df.flow);
+	tw_roce_flow_changed(&without_df.flow);
 	static uint8_t frame[2048];
 	send_raw(&without_df, frame, build(&without_df, frame, 64, 9));
 	send_raw(&with_df, frame, build(&with_df, frame, 64, 0));
@@ -315,8 +315,8 @@ Test(udp_trouble, one_damaged_segment_of_a_run, .timeout = 30)
 		uint8_t *frame = run + (size_t)i * step;
 		udp_bed_fill(frame + TW_ROCE_HDR_BYTES, 256, i);
 		tw_roce_seal(&raw.flow, &raw.tables, 256,
-			     tw_roce_crc(frame + TW_ROCE_HDR_BYTES, 256), (uint16_t)i, frame,
-			     frame + step - TW_ROCE_ICRC_BYTES);
+			     raw.tables.crc32->of(0, frame + TW_ROCE_HDR_BYTES, 256), (uint16_t)i,
+			     frame, frame + step - TW_ROCE_ICRC_BYTES);
 	}
 	run[4 * step + 100] ^= 0x10;
 	const int segment_bytes = (int)step;

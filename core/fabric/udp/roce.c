@@ -1,7 +1,6 @@
 /* RoCE v2 UD frames in user space; see roce.h. */
 #include "fabric/udp/roce.h"
 
-#include <libdeflate.h>
 #include <string.h>
 
 #include "fabric/fabric.h"
@@ -57,6 +56,11 @@ static uint32_t get24(const uint8_t *p)
 	return (uint32_t)p[0] << 16 | (uint32_t)p[1] << 8 | p[2];
 }
 
+static uint32_t get16(const uint8_t *p)
+{
+	return (uint32_t)p[0] << 8 | p[1];
+}
+
 static uint32_t get32(const uint8_t *p)
 {
 	uint32_t be;
@@ -72,10 +76,9 @@ static uint32_t get32le(const uint8_t *p)
 }
 
 /* Lengths of a frame that carries `frame_bytes` of UDP payload. */
-static void set_lengths(uint8_t *img, uint32_t frame_bytes, uint16_t ip_id)
+static void set_lengths(uint8_t *img, uint32_t frame_bytes)
 {
 	put16(img + IMG_IP_LENGTH, TW_ROCE_IP_UDP_BYTES + frame_bytes);
-	put16(img + IMG_IP_ID, ip_id);
 	put16(img + IMG_UDP_LENGTH, 8 + frame_bytes);
 }
 
@@ -83,8 +86,8 @@ static void set_lengths(uint8_t *img, uint32_t frame_bytes, uint16_t ip_id)
 static uint32_t image_delta(const uint8_t *difference)
 {
 	static const uint8_t zero[TW_ROCE_IMAGE_BYTES];
-	return libdeflate_crc32(0, difference, TW_ROCE_IMAGE_BYTES) ^
-	       libdeflate_crc32(0, zero, TW_ROCE_IMAGE_BYTES);
+	return tw_crc32_any(0, difference, TW_ROCE_IMAGE_BYTES) ^
+	       tw_crc32_any(0, zero, TW_ROCE_IMAGE_BYTES);
 }
 
 static void init_bytes(uint32_t table[256], size_t at)
@@ -93,6 +96,20 @@ static void init_bytes(uint32_t table[256], size_t at)
 	for (unsigned int v = 0; v < 256; v++) {
 		img[at] = (uint8_t)v;
 		table[v] = image_delta(img);
+	}
+}
+
+/* crc(A followed by zeros) is crc(A) moved on, and the CRC of the zeros, which goes; byte 4 counts as
+ * ones, but the frame's CRC has it as it came. */
+static void init_received(uint32_t table[256])
+{
+	static const uint8_t zero[TW_ROCE_HDR_BYTES];
+	const uint32_t zeros_crc = tw_crc32_any(0, zero, sizeof(zero));
+	init_bytes(table, IMG_BTH + BTH_MASKED);
+	for (unsigned int v = 0; v < 128; v++) {
+		const uint32_t masked = table[v];
+		table[v] = table[v ^ 0xff] ^ zeros_crc;
+		table[v ^ 0xff] = masked ^ zeros_crc;
 	}
 }
 
@@ -112,7 +129,7 @@ void tw_roce_tables_init(struct tw_roce_tables *tables)
 			tables->join[k] = tw_gf2_mul(tables->join[k - 1], word);
 			tables->solve[k] = tw_gf2_mul(tables->solve[k - 1], word_back);
 		}
-		set_lengths(img, TW_ROCE_OVERHEAD_BYTES + 4 * k, 0);
+		set_lengths(img, TW_ROCE_OVERHEAD_BYTES + 4 * k);
 		tables->lengths[k] = image_delta(img);
 	}
 	for (unsigned int i = 0; i < 2; i++) {
@@ -121,6 +138,8 @@ void tw_roce_tables_init(struct tw_roce_tables *tables)
 	for (unsigned int i = 0; i < 3; i++) {
 		init_bytes(tables->psn[i], IMG_BTH + BTH_PSN + i);
 	}
+	init_received(tables->received);
+	tables->crc32 = tw_crc32_best();
 }
 
 uint32_t tw_roce_source_qp(uint32_t publisher)
@@ -144,11 +163,17 @@ static void flow_init(struct tw_roce_flow *flow, uint32_t group)
 	put16(img + IMG_UDP + 6, 0xffff); /* checksum */
 }
 
+static void set_source(struct tw_roce_flow *flow, uint32_t src_addr, uint16_t src_port)
+{
+	put32(flow->image + IMG_IP_SRC, src_addr);
+	put16(flow->image + IMG_UDP, src_port);
+}
+
 void tw_roce_sender_init(struct tw_roce_flow *flow, uint32_t src_addr, uint16_t src_port,
 			 uint32_t group, uint32_t source_qp)
 {
 	flow_init(flow, group);
-	tw_roce_receiver_from(flow, src_addr, src_port);
+	set_source(flow, src_addr, src_port);
 	uint8_t *bth = flow->image + IMG_BTH;
 	bth[BTH_OPCODE] = TW_ROCE_UD_SEND;
 	put16(bth + BTH_PKEY, TW_ROCE_PKEY);
@@ -156,17 +181,20 @@ void tw_roce_sender_init(struct tw_roce_flow *flow, uint32_t src_addr, uint16_t 
 	put24(bth + BTH_DEST_QP, TW_ROCE_MCAST_QP);
 	put32(bth + DETH_QKEY, TW_ROCE_QKEY);
 	put24(bth + DETH_SOURCE_QP, source_qp);
-	tw_roce_sender_changed(flow);
+	tw_roce_flow_changed(flow);
 }
 
-void tw_roce_sender_changed(struct tw_roce_flow *flow)
+void tw_roce_flow_changed(struct tw_roce_flow *flow)
 {
-	flow->image_crc = libdeflate_crc32(0, flow->image, TW_ROCE_IMAGE_BYTES);
+	flow->image_crc = tw_crc32_any(0, flow->image, TW_ROCE_IMAGE_BYTES);
 }
 
-uint32_t tw_roce_crc(const void *data, uint32_t len_bytes)
+/* CRC of the image with lengths and identification. */
+static uint32_t head_crc(const struct tw_roce_flow *flow, const struct tw_roce_tables *tables,
+			 uint32_t len_bytes, uint16_t ip_id)
 {
-	return libdeflate_crc32(0, data, len_bytes);
+	return flow->image_crc ^ tables->lengths[len_bytes / 4] ^ tables->id[0][ip_id >> 8] ^
+	       tables->id[1][ip_id & 0xff];
 }
 
 void tw_roce_seal(struct tw_roce_flow *flow, const struct tw_roce_tables *tables,
@@ -179,10 +207,8 @@ void tw_roce_seal(struct tw_roce_flow *flow, const struct tw_roce_tables *tables
 	hdr[BTH_MASKED] = 0;
 	put24(hdr + BTH_PSN, psn);
 
-	const uint32_t head = flow->image_crc ^ tables->lengths[len_bytes / 4] ^
-			      tables->id[0][ip_id >> 8] ^ tables->id[1][ip_id & 0xff] ^
-			      tables->psn[0][psn >> 16] ^ tables->psn[1][psn >> 8 & 0xff] ^
-			      tables->psn[2][psn & 0xff];
+	const uint32_t head = head_crc(flow, tables, len_bytes, ip_id) ^ tables->psn[0][psn >> 16] ^
+			      tables->psn[1][psn >> 8 & 0xff] ^ tables->psn[2][psn & 0xff];
 	const uint32_t crc = tw_gf2_mul(tables->join[len_bytes / 4], head) ^ dgram_crc;
 	memcpy(icrc, &crc, TW_ROCE_ICRC_BYTES);
 }
@@ -190,12 +216,16 @@ void tw_roce_seal(struct tw_roce_flow *flow, const struct tw_roce_tables *tables
 void tw_roce_receiver_init(struct tw_roce_flow *flow, uint32_t group)
 {
 	flow_init(flow, group);
+	tw_roce_flow_changed(flow);
 }
 
 void tw_roce_receiver_from(struct tw_roce_flow *flow, uint32_t src_addr, uint16_t src_port)
 {
-	put32(flow->image + IMG_IP_SRC, src_addr);
-	put16(flow->image + IMG_UDP, src_port);
+	if (get32(flow->image + IMG_IP_SRC) != src_addr ||
+	    get16(flow->image + IMG_UDP) != src_port) {
+		set_source(flow, src_addr, src_port);
+		tw_roce_flow_changed(flow);
+	}
 }
 
 /* Whether it is a frame that Tidewire sends: what another RDMA application multicasts is not. */
@@ -213,21 +243,19 @@ static int is_ours(const uint8_t *frame, uint32_t len_bytes, uint32_t mtu_bytes)
 	       get32(frame + DETH_QKEY) == TW_ROCE_QKEY;
 }
 
-enum tw_roce_verdict tw_roce_accept(struct tw_roce_flow *flow, const struct tw_roce_tables *tables,
-				    const uint8_t *frame, uint32_t len_bytes, uint32_t mtu_bytes,
-				    uint16_t ip_id, struct tw_roce_ud *out)
+enum tw_roce_verdict tw_roce_accept(const struct tw_roce_flow *flow,
+				    const struct tw_roce_tables *tables, const uint8_t *frame,
+				    uint32_t len_bytes, uint32_t mtu_bytes, uint16_t ip_id,
+				    struct tw_roce_ud *out)
 {
 	if (!is_ours(frame, len_bytes, mtu_bytes)) {
 		return TW_ROCE_FOREIGN;
 	}
-	uint8_t *img = flow->image;
-	set_lengths(img, len_bytes, ip_id);
-	memcpy(img + IMG_BTH, frame, TW_ROCE_HDR_BYTES);
-	img[IMG_BTH + BTH_MASKED] = 0xff;
-
 	const uint32_t dgram_bytes = len_bytes - TW_ROCE_OVERHEAD_BYTES;
-	uint32_t crc = libdeflate_crc32(0, img, TW_ROCE_IMAGE_BYTES);
-	crc = libdeflate_crc32(crc, frame + TW_ROCE_HDR_BYTES, dgram_bytes);
+	const uint32_t head =
+		head_crc(flow, tables, dgram_bytes, ip_id) ^ tables->received[frame[BTH_MASKED]];
+	const uint32_t crc = tw_gf2_mul(tables->join[dgram_bytes / 4], head) ^
+			     tables->crc32->of(0, frame, TW_ROCE_HDR_BYTES + dgram_bytes);
 	const uint32_t delta = crc ^ get32le(frame + len_bytes - TW_ROCE_ICRC_BYTES);
 	if (__builtin_expect(delta != 0, 0)) {
 		/* Another identification explains the difference, or nothing does: moved back to

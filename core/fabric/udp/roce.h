@@ -3,7 +3,8 @@
  * ICRC      CRC-32 over 8 bytes of ones, the IP header (ToS, TTL, checksum as ones), the UDP header
  *           (checksum as ones), the BTH (its byte 4 as ones) and the rest; stored little-endian.
  *           The first 56 of those bytes, up to the DETH, are kept as an image and patched.
- * Sending   a datagram's own CRC is computed once and joined with each line's header CRC.
+ * Sending   a datagram's own CRC is computed once, while it is copied, and joined with each line's
+ *           header CRC.
  * Receiving the IP header does not reach a socket.  All of it is known but the identification, which
  *           is solved for: docs/decisions/001-udp-icrc-check.md says what that leaves unchecked.
  * Hostile   tw_roce_accept() takes any bytes and reads none past `len_bytes`.
@@ -14,6 +15,7 @@
 
 #include <stdint.h>
 
+#include "fabric/udp/crc32.h"
 #include "tidewire/wire.h"
 
 #define TW_ROCE_BTH_BYTES      12u
@@ -28,9 +30,10 @@
 
 #define TW_ROCE_WORDS_MAX (TW_WIRE_DGRAM_MAX_BYTES / 4)
 
-/* Constants of the linear algebra, the same for all; 17 KB, of which a run of equal datagrams touches
+/* Constants of the linear algebra, the same for all; 18 KB, of which a run of equal datagrams touches
  * a few lines.  Indices `[words]` are a datagram's length. */
 struct tw_roce_tables { /* const after init */
+	const struct tw_crc32 *crc32;
 	/* powers of x: what stands before a datagram moves by its length */
 	uint32_t join[TW_ROCE_WORDS_MAX + 1];
 	/* and from the end of the covered bytes back to the IP identification */
@@ -39,15 +42,18 @@ struct tw_roce_tables { /* const after init */
 	uint32_t lengths[TW_ROCE_WORDS_MAX + 1];
 	uint32_t id[2][256];  /* by byte */
 	uint32_t psn[3][256]; /* by byte */
+	/* What makes of the CRC of a frame as received, joined to that of an image whose BTH and DETH
+	 * are 0, the CRC of the image with the frame's own, by BTH byte 4 of the frame. */
+	uint32_t received[256];
 };
 void tw_roce_tables_init(struct tw_roce_tables *tables);
 
-/* One direction between two addresses: the image of the covered header bytes. */
+/* One direction between two addresses: the image of the covered header bytes, with lengths,
+ * identification and PSN 0; a receiver's without BTH and DETH, which the frame has. */
 struct tw_roce_flow {
 	uint8_t image[TW_ROCE_IMAGE_BYTES];
-	/* sender: the image has lengths, identification and PSN 0 */
 	uint32_t image_crc;
-	uint32_t psn; /* of the next frame, 24 bits */
+	uint32_t psn; /* sender: of the next frame, 24 bits */
 };
 
 /* Nonzero 24-bit source QP number of a publisher: neither 0 nor 1, which are management's, nor the
@@ -56,12 +62,11 @@ uint32_t tw_roce_source_qp(uint32_t publisher);
 
 void tw_roce_sender_init(struct tw_roce_flow *flow, uint32_t src_addr, uint16_t src_port,
 			 uint32_t group, uint32_t source_qp);
-/* After a change of a sender's image (init does it by itself). */
-void tw_roce_sender_changed(struct tw_roce_flow *flow);
-/* CRC of a datagram's own bytes, for tw_roce_seal(). */
-uint32_t tw_roce_crc(const void *data, uint32_t len_bytes);
-/* Writes the frame's header and ICRC for the flow's next PSN.  `ip_id` is what the kernel will write
- * into the IP header: 0, or the segment's index under GSO.  len_bytes: a multiple of 4, at most
+/* After a change of the image by the caller. */
+void tw_roce_flow_changed(struct tw_roce_flow *flow);
+/* Writes the frame's header and ICRC for the flow's next PSN.  `dgram_crc` is that of the datagram
+ * alone (tables->crc32).  `ip_id` is what the kernel will write into the IP header: 0, or the segment's
+ * index under GSO.  len_bytes: a multiple of 4, at most
  * TW_WIRE_DGRAM_MAX_BYTES. */
 void tw_roce_seal(struct tw_roce_flow *flow, const struct tw_roce_tables *tables,
 		  uint32_t len_bytes, uint32_t dgram_crc, uint16_t ip_id,
@@ -80,12 +85,13 @@ struct tw_roce_ud {         /* an accepted frame */
 };
 
 void tw_roce_receiver_init(struct tw_roce_flow *flow, uint32_t group);
-/* Before frames of another sender. */
+/* Before frames of what may be another sender. */
 void tw_roce_receiver_from(struct tw_roce_flow *flow, uint32_t src_addr, uint16_t src_port);
 /* Judges one frame.  `ip_id` is the likely identification: where it is right all 32 bits of the ICRC
  * are checked, where not, 16.  *out is set where the verdict is TW_ROCE_OK. */
-enum tw_roce_verdict tw_roce_accept(struct tw_roce_flow *flow, const struct tw_roce_tables *tables,
-				    const uint8_t *frame, uint32_t len_bytes, uint32_t mtu_bytes,
-				    uint16_t ip_id, struct tw_roce_ud *out);
+enum tw_roce_verdict tw_roce_accept(const struct tw_roce_flow *flow,
+				    const struct tw_roce_tables *tables, const uint8_t *frame,
+				    uint32_t len_bytes, uint32_t mtu_bytes, uint16_t ip_id,
+				    struct tw_roce_ud *out);
 
 #endif

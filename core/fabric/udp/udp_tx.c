@@ -1,8 +1,8 @@
 /* Sending half of the `udp` transport.
  *
- * Frames    are gathered from where the datagrams lie: one scratch `edge` holds the ICRC that ends
- *           one frame and the header that begins the next, so that a run of n datagrams is 2n + 1
- *           pieces.
+ * Frames    are made one behind the other in a buffer of the sender's, so that a send is one piece: the
+ *           datagrams are copied there in the pass that computes their CRCs.  Headers and ICRCs are
+ *           written around them for each line in turn.
  * GSO       a run of equal lengths (the last may be shorter) goes in one send that the kernel cuts
  *           into segments with the identifications 0, 1, 2 ...; the ICRCs count with those.  It needs
  *           a UDP checksum, so it has a socket of its own; single datagrams go without checksum.  A
@@ -19,19 +19,14 @@
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "base/slab.h"
 #include "fabric/udp/roce.h"
 #include "fabric/udp/udp.h"
 
 #define GSO_MAX_SEGMENTS 62u    /* below the 64 that kernels before 6.9 take; 62 x 1,048 fit */
 #define UDP_MAX_BYTES    65507u /* payload of an IPv4 UDP datagram */
 #define CONTROL_BYTES    CMSG_SPACE(sizeof(uint16_t))
-#define PIECES_MAX       (3u * TW_TX_BATCH)
-
-struct edge {
-	uint8_t icrc[TW_ROCE_ICRC_BYTES]; /* of the datagram before */
-	uint8_t hdr[TW_ROCE_HDR_BYTES];   /* of the datagram after */
-};
-_Static_assert(sizeof(struct edge) == TW_ROCE_OVERHEAD_BYTES, "no padding");
+#define FRAMES_BYTES     ((size_t)TW_TX_BATCH * (TW_WIRE_DGRAM_MAX_BYTES + TW_ROCE_OVERHEAD_BYTES))
 
 struct udp_tx_line {
 	int fd;     /* without checksum; -1: no such line */
@@ -55,21 +50,23 @@ struct control {
 	_Alignas(struct cmsghdr) uint8_t bytes[CONTROL_BYTES];
 };
 
-/* The sends that one call to the kernel takes. */
+/* The frames of one post, and the sends that one call to the kernel takes of them. */
 struct batch {
-	unsigned int sends, pieces;
+	unsigned int sends;
 	unsigned int at[TW_TX_BATCH + 1]; /* first datagram of each send, and where the last ends */
 	struct mmsghdr msgs[TW_TX_BATCH];
-	struct iovec iov[PIECES_MAX];
+	struct iovec iov[TW_TX_BATCH];
 	struct control control[TW_TX_BATCH];
-	struct edge edges[TW_TX_BATCH + 1];
-	uint32_t crc[TW_TX_BATCH]; /* of each datagram's own bytes */
+	uint32_t crc[TW_TX_BATCH];              /* of each datagram's own bytes */
+	uint32_t offset_bytes[TW_TX_BATCH + 1]; /* of each frame, and of the last one's end */
+	uint8_t *frames;                        /* FRAMES_BYTES */
 };
 
 struct udp_tx {
 	struct tw_tx base;
 	struct udp_tx_line lines[TW_FABRIC_MAX_LINES];
 	struct batch batch;
+	struct tw_slab slab; /* the frames */
 	struct tw_roce_tables tables;
 	uint32_t endpoints;
 	struct udp_tx_endpoint endpoint[];
@@ -93,36 +90,27 @@ static unsigned int run_length(const struct tw_tx_dgram *dgrams, unsigned int n)
 	return run;
 }
 
-static void add_piece(struct batch *b, void *base, size_t bytes)
-{
-	b->iov[b->pieces++] = (struct iovec){ .iov_base = base, .iov_len = bytes };
-}
-
 /* Adds one send of datagrams first .. first + run - 1. */
 static void add_send(struct batch *b, struct udp_tx_group *group,
 		     const struct tw_roce_tables *tables, const struct tw_tx_dgram *dgrams,
 		     unsigned int first, unsigned int run)
 {
-	struct msghdr *msg = &b->msgs[b->sends].msg_hdr;
-	*msg = (struct msghdr){ .msg_name = &group->to,
-				.msg_namelen = sizeof(group->to),
-				.msg_iov = &b->iov[b->pieces] };
 	for (unsigned int i = 0; i < run; i++) {
 		const unsigned int d = first + i;
-		struct edge *before = &b->edges[d];
-		struct edge *after = &b->edges[d + 1];
+		uint8_t *frame = b->frames + b->offset_bytes[d];
 		tw_roce_seal(&group->flow, tables, dgrams[d].len_bytes, b->crc[d], (uint16_t)i,
-			     before->hdr, after->icrc);
-		if (i == 0) {
-			add_piece(b, before->hdr, sizeof(before->hdr));
-		} else {
-			add_piece(b, before, sizeof(*before));
-		}
-		/* sendmmsg only reads; struct iovec has no const */
-		add_piece(b, (void *)dgrams[d].data, dgrams[d].len_bytes);
+			     frame, frame + TW_ROCE_HDR_BYTES + dgrams[d].len_bytes);
 	}
-	add_piece(b, b->edges[first + run].icrc, TW_ROCE_ICRC_BYTES);
-	msg->msg_iovlen = (size_t)(&b->iov[b->pieces] - msg->msg_iov);
+	struct iovec *iov = &b->iov[b->sends];
+	struct msghdr *msg = &b->msgs[b->sends].msg_hdr;
+	*iov = (struct iovec){
+		.iov_base = b->frames + b->offset_bytes[first],
+		.iov_len = b->offset_bytes[first + run] - b->offset_bytes[first],
+	};
+	*msg = (struct msghdr){ .msg_name = &group->to,
+				.msg_namelen = sizeof(group->to),
+				.msg_iov = iov,
+				.msg_iovlen = 1 };
 	if (run > 1) {
 		struct control *control = &b->control[b->sends];
 		const uint16_t segment_bytes =
@@ -146,7 +134,6 @@ static bool fill(struct batch *b, const struct udp_tx_line *line, struct udp_tx_
 {
 	bool gso = false;
 	b->sends = 0;
-	b->pieces = 0;
 	b->at[0] = first;
 	while (first < n) {
 		const unsigned int run = line->gso ? run_length(dgrams + first, n - first) : 1;
@@ -214,17 +201,27 @@ static unsigned int send_batch(struct batch *b, struct udp_tx_line *line,
 	return b->at[b->sends];
 }
 
+/* Copies the datagrams to where their frames will be. */
+static void take(struct batch *b, const struct tw_crc32 *crc32, const struct tw_tx_dgram *dgrams,
+		 unsigned int n)
+{
+	b->offset_bytes[0] = 0;
+	for (unsigned int i = 0; i < n; i++) {
+		const uint32_t len_bytes = dgrams[i].len_bytes;
+		TW_ASSERT(len_bytes <= TW_WIRE_DGRAM_MAX_BYTES && len_bytes % 4 == 0);
+		b->crc[i] = crc32->copy(b->frames + b->offset_bytes[i] + TW_ROCE_HDR_BYTES,
+					dgrams[i].data, len_bytes);
+		b->offset_bytes[i + 1] = b->offset_bytes[i] + len_bytes + TW_ROCE_OVERHEAD_BYTES;
+	}
+}
+
 static void udp_tx_post(struct tw_tx *base, uint32_t endpoint, const struct tw_tx_dgram *dgrams,
 			unsigned int n)
 {
 	struct udp_tx *tx = (struct udp_tx *)base;
 	TW_ASSERT(endpoint < tx->endpoints && n <= TW_TX_BATCH);
 	struct udp_tx_endpoint *ep = &tx->endpoint[endpoint];
-	for (unsigned int i = 0; i < n; i++) {
-		TW_ASSERT(dgrams[i].len_bytes <= TW_WIRE_DGRAM_MAX_BYTES &&
-			  dgrams[i].len_bytes % 4 == 0);
-		tx->batch.crc[i] = tw_roce_crc(dgrams[i].data, dgrams[i].len_bytes);
-	}
+	take(&tx->batch, tx->tables.crc32, dgrams, n);
 	for (unsigned int l = 0; l < TW_FABRIC_MAX_LINES; l++) {
 		struct udp_tx_group *group = &ep->groups[l];
 		unsigned int at = group->used ? 0 : n;
@@ -255,6 +252,7 @@ static void udp_tx_close(struct tw_tx *base)
 			close(tx->lines[l].fd);
 		}
 	}
+	tw_slab_fini(&tx->slab);
 	free(tx);
 }
 
@@ -326,6 +324,12 @@ int tw_udp_tx_open(struct tw_tx **tx_p, const struct tw_fabric_conf *conf,
 		tx->lines[l].fd = -1;
 		tx->lines[l].gso_fd = -1;
 	}
+	ret = tw_slab_init(&tx->slab, FRAMES_BYTES, err);
+	if (ret != TW_OK) {
+		udp_tx_close(&tx->base);
+		return ret;
+	}
+	tx->batch.frames = tx->slab.base;
 	for (unsigned int l = 0; l < TW_FABRIC_MAX_LINES; l++) {
 		uint16_t port = 0;
 		for (uint32_t i = 0; i < n; i++) {
