@@ -305,14 +305,15 @@ static bool idle_turn(struct tw_pub_channel *channel, uint64_t now_ns)
 static unsigned int rate_room(struct tw_pub_channel *channel, uint64_t now_ns)
 {
 	struct tw_bucket *bucket = &channel->bucket;
+	const unsigned int most = tw_tx_batch(channel->tx);
 	if (bucket->bytes_per_s == 0) {
-		return TW_TX_BATCH;
+		return most;
 	}
 	if (tw_bucket_open_ns(bucket, now_ns) > now_ns) {
 		return 0;
 	}
 	uint64_t whole = (uint64_t)bucket->tokens_bytes / channel->conf.mtu_bytes;
-	return whole == 0 ? 1 : whole < TW_TX_BATCH ? (unsigned int)whole : TW_TX_BATCH;
+	return whole == 0 ? 1 : whole < most ? (unsigned int)whole : most;
 }
 
 bool tw_pub_channel_turn(struct tw_pub_channel *channel, uint64_t now_ns)

@@ -88,8 +88,9 @@ struct tw_tx_ops {
 	uint64_t (*completed)(struct tw_tx *tx, uint32_t endpoint);
 	void (*close)(struct tw_tx *tx);
 };
-struct tw_tx {
+struct tw_tx { /* first member of every implementation's sender */
 	const struct tw_tx_ops *ops;
+	unsigned int batch_dgrams; /* tw_tx_batch() */
 };
 
 /* 0..max datagrams, or a negative status (the endpoint is gone: open again).  At most
@@ -105,6 +106,12 @@ static inline int tw_rx_wait(struct tw_rx *rx, uint64_t timeout_ns)
 }
 void tw_rx_close(struct tw_rx *rx); /* NULL ok */
 
+/* How many datagrams of mtu_bytes are best posted at once where more are to be had; 1 to TW_TX_BATCH.
+ * (With GSO a send has room for so many, and a rest that goes alone costs nearly as much as a full one.) */
+static inline unsigned int tw_tx_batch(const struct tw_tx *tx)
+{
+	return tx->batch_dgrams;
+}
 /* Posts `n` (at most TW_TX_BATCH) datagrams on every line of the endpoint. */
 static inline void tw_tx_post(struct tw_tx *tx, uint32_t endpoint, const struct tw_tx_dgram *dgrams,
 			      unsigned int n)

@@ -307,7 +307,7 @@ static void publish(struct publisher *p)
 	while (atomic_load_explicit(&shared->consumed, memory_order_relaxed) < p->conf->quotes) {
 		struct tw_pack_dgram out[TW_TX_BATCH];
 		int n = tw_pack_poll(&p->pack, from_memory, &p->source, tw_mono_ns(), tw_wall_ns(),
-				     out, TW_TX_BATCH);
+				     out, tw_tx_batch(p->tx));
 		if (n < 0) {
 			die(tw_strstatus(n));
 		}

@@ -28,7 +28,20 @@ static struct {
 	unsigned int fails;  /* then so many fail */
 	unsigned int failed; /* have failed */
 	unsigned int gso;    /* GSO sends seen */
+	/* sends that went through to `counted`, and the shortest of them */
+	uint32_t counted;
+	unsigned int sends;
+	size_t shortest_bytes;
 } trouble;
+
+static void count_sends(const struct mmsghdr *msgs, unsigned int n)
+{
+	for (unsigned int i = 0; i < n; i++, trouble.sends++) {
+		if (trouble.sends == 0 || msgs[i].msg_len < trouble.shortest_bytes) {
+			trouble.shortest_bytes = msgs[i].msg_len;
+		}
+	}
+}
 
 int __wrap_sendmmsg(int fd, struct mmsghdr *msgs, unsigned int n, int flags)
 {
@@ -37,6 +50,11 @@ int __wrap_sendmmsg(int fd, struct mmsghdr *msgs, unsigned int n, int flags)
 	memcpy(&to, msgs->msg_hdr.msg_name, sizeof(to));
 	const bool gso = msgs->msg_hdr.msg_controllen != 0;
 	trouble.gso += gso;
+	if (ntohl(to.sin_addr.s_addr) == trouble.counted) {
+		const int sent = __real_sendmmsg(fd, msgs, n, flags);
+		count_sends(msgs, sent > 0 ? (unsigned int)sent : 0);
+		return sent;
+	}
 	if (ntohl(to.sin_addr.s_addr) != trouble.group || (trouble.gso_only && !gso)) {
 		return __real_sendmmsg(fd, msgs, n, flags);
 	}
@@ -86,6 +104,36 @@ Test(udp_trouble, refused_gso_falls_back_for_good, .timeout = 30)
 		cr_assert_eq(udp_bed_pub_value(0, TW_PUB_LINE_datagrams), 160ull * (e + 1));
 		cr_assert_eq(udp_bed_pub_value(0, TW_PUB_LINE_errors), 0);
 		cr_assert_eq(udp_bed_pub_value(0, TW_PUB_LINE_skipped), 0);
+		tw_tx_close(tx);
+		tw_rx_close(rx);
+	}
+}
+
+/* No send of a full batch carries less than another. */
+Test(udp_trouble, a_full_batch_is_full_sends, .timeout = 60)
+{
+	const uint32_t mtus[] = { 256, 1024, 1408, 2048, 4096 };
+	for (unsigned int m = 0; m < sizeof(mtus) / sizeof(mtus[0]); m++) {
+		struct tw_fabric_conf conf = udp_bed_conf();
+		conf.gso = TW_GSO_ON;
+		conf.mtu_bytes = mtus[m];
+		const uint32_t group = udp_bed_group();
+		struct tw_rx *rx = udp_bed_open_rx_one(&conf, group);
+		struct tw_tx *tx = udp_bed_open_tx(&conf, group, 0);
+		const unsigned int batch = tw_tx_batch(tx);
+		cr_assert(batch > TW_TX_BATCH / 2 && batch <= TW_TX_BATCH, "%u", batch);
+		uint32_t lens[TW_TX_BATCH];
+		equal_lengths(lens, batch, mtus[m]);
+		memset(&trouble, 0, sizeof(trouble));
+		trouble.counted = group;
+		udp_bed_post(tx, lens, batch, batch);
+		udp_bed_expect(rx, 0, lens, batch, TW_RX_BATCH, UDP_BED_LINE_A);
+		cr_assert_eq(trouble.sends * trouble.shortest_bytes,
+			     (size_t)batch * (mtus[m] + TW_ROCE_OVERHEAD_BYTES), "MTU %u", mtus[m]);
+		tw_tx_close(tx);
+		conf.gso = TW_GSO_OFF;
+		tx = udp_bed_open_tx(&conf, group, 0);
+		cr_assert_eq(tw_tx_batch(tx), TW_TX_BATCH);
 		tw_tx_close(tx);
 		tw_rx_close(rx);
 	}

@@ -72,13 +72,18 @@ struct udp_tx {
 	struct udp_tx_endpoint endpoint[];
 };
 
+/* Datagrams of this length that one GSO send can carry. */
+static unsigned int longest_run(uint32_t len_bytes)
+{
+	const unsigned int fit = UDP_MAX_BYTES / (len_bytes + TW_ROCE_OVERHEAD_BYTES);
+	return fit > GSO_MAX_SEGMENTS ? GSO_MAX_SEGMENTS : fit;
+}
+
 /* Datagrams at the front of `dgrams` that one GSO send can carry. */
 static unsigned int run_length(const struct tw_tx_dgram *dgrams, unsigned int n)
 {
 	const uint32_t len_bytes = dgrams[0].len_bytes;
-	const uint32_t frame_bytes = len_bytes + TW_ROCE_OVERHEAD_BYTES;
-	unsigned int most = UDP_MAX_BYTES / frame_bytes;
-	most = most > GSO_MAX_SEGMENTS ? GSO_MAX_SEGMENTS : most;
+	unsigned int most = longest_run(len_bytes);
 	most = most > n ? n : most;
 	unsigned int run = 1;
 	while (run < most && dgrams[run].len_bytes == len_bytes) {
@@ -282,6 +287,8 @@ static int open_line(struct udp_tx *tx, const struct tw_fabric_conf *conf, unsig
 			return line->gso_fd;
 		}
 		line->gso = true;
+		const unsigned int run = longest_run(conf->mtu_bytes);
+		tx->base.batch_dgrams = TW_TX_BATCH - TW_TX_BATCH % run;
 	}
 	return TW_OK;
 }
@@ -317,7 +324,7 @@ int tw_udp_tx_open(struct tw_tx **tx_p, const struct tw_fabric_conf *conf,
 	if (tx == NULL) {
 		return tw_fail(err, TW_ENOMEM, "udp sender: calloc: %u endpoints", n);
 	}
-	tx->base.ops = &udp_tx_ops;
+	tx->base = (struct tw_tx){ .ops = &udp_tx_ops, .batch_dgrams = TW_TX_BATCH };
 	tx->endpoints = n;
 	tw_roce_tables_init(&tx->tables);
 	for (unsigned int l = 0; l < TW_FABRIC_MAX_LINES; l++) {
