@@ -83,33 +83,30 @@ static void set_lengths(uint8_t *img, uint32_t frame_bytes)
 }
 
 /* What a difference of images adds to the CRC: the CRC is affine, not linear, so the constant goes. */
-static uint32_t image_delta(const uint8_t *difference)
+static uint32_t image_delta(const uint8_t *difference, size_t image_bytes)
 {
 	static const uint8_t zero[TW_ROCE_IMAGE_BYTES];
-	return tw_crc32_any(0, difference, TW_ROCE_IMAGE_BYTES) ^
-	       tw_crc32_any(0, zero, TW_ROCE_IMAGE_BYTES);
+	return tw_crc32_any(0, difference, image_bytes) ^ tw_crc32_any(0, zero, image_bytes);
 }
 
-static void init_bytes(uint32_t table[256], size_t at)
+static void init_bytes(uint32_t table[256], size_t at, size_t image_bytes)
 {
 	uint8_t img[TW_ROCE_IMAGE_BYTES] = { 0 };
 	for (unsigned int v = 0; v < 256; v++) {
 		img[at] = (uint8_t)v;
-		table[v] = image_delta(img);
+		table[v] = image_delta(img, image_bytes);
 	}
 }
 
-/* crc(A followed by zeros) is crc(A) moved on, and the CRC of the zeros, which goes; byte 4 counts as
- * ones, but the frame's CRC has it as it came. */
-static void init_received(uint32_t table[256])
+static void init_fields(struct tw_roce_fields *fields, size_t image_bytes)
 {
-	static const uint8_t zero[TW_ROCE_HDR_BYTES];
-	const uint32_t zeros_crc = tw_crc32_any(0, zero, sizeof(zero));
-	init_bytes(table, IMG_BTH + BTH_MASKED);
-	for (unsigned int v = 0; v < 128; v++) {
-		const uint32_t masked = table[v];
-		table[v] = table[v ^ 0xff] ^ zeros_crc;
-		table[v ^ 0xff] = masked ^ zeros_crc;
+	uint8_t img[TW_ROCE_IMAGE_BYTES] = { 0 };
+	for (uint32_t k = 0; k <= TW_ROCE_WORDS_MAX; k++) {
+		set_lengths(img, TW_ROCE_OVERHEAD_BYTES + 4 * k);
+		fields->lengths[k] = image_delta(img, image_bytes);
+	}
+	for (unsigned int i = 0; i < 2; i++) {
+		init_bytes(fields->id[i], IMG_IP_ID + i, image_bytes);
 	}
 }
 
@@ -120,25 +117,25 @@ void tw_roce_tables_init(struct tw_roce_tables *tables)
 	/* The 4 bytes of identification and flags enter the register times x^32; behind them come
 	 * TTL to destination (12), the UDP header (8), BTH and DETH (20) and the datagram. */
 	const uint32_t behind_bits = 32 + 8 * (12 + 8 + TW_ROCE_HDR_BYTES);
-	uint8_t img[TW_ROCE_IMAGE_BYTES] = { 0 };
+	/* A CRC is added to the 4 bytes that follow it; a difference in the byte behind those is
+	 * moved forward by a byte. */
+	const uint32_t byte_back = tw_gf2_x_pow(TW_GF2_X_ORDER - 8);
 
 	tables->join[0] = TW_GF2_ONE;
 	tables->solve[0] = tw_gf2_x_pow(TW_GF2_X_ORDER - behind_bits);
-	for (uint32_t k = 0; k <= TW_ROCE_WORDS_MAX; k++) {
-		if (k > 0) {
-			tables->join[k] = tw_gf2_mul(tables->join[k - 1], word);
-			tables->solve[k] = tw_gf2_mul(tables->solve[k - 1], word_back);
-		}
-		set_lengths(img, TW_ROCE_OVERHEAD_BYTES + 4 * k);
-		tables->lengths[k] = image_delta(img);
+	for (uint32_t k = 1; k <= TW_ROCE_WORDS_MAX; k++) {
+		tables->join[k] = tw_gf2_mul(tables->join[k - 1], word);
+		tables->solve[k] = tw_gf2_mul(tables->solve[k - 1], word_back);
 	}
-	for (unsigned int i = 0; i < 2; i++) {
-		init_bytes(tables->id[i], IMG_IP_ID + i);
-	}
+	init_fields(&tables->sent, TW_ROCE_IMAGE_BYTES);
+	init_fields(&tables->received, IMG_BTH);
 	for (unsigned int i = 0; i < 3; i++) {
-		init_bytes(tables->psn[i], IMG_BTH + BTH_PSN + i);
+		init_bytes(tables->psn[i], IMG_BTH + BTH_PSN + i, TW_ROCE_IMAGE_BYTES);
 	}
-	init_received(tables->received);
+	_Static_assert(BTH_MASKED == 4, "right behind the 4 bytes");
+	for (uint32_t v = 0; v < 256; v++) {
+		tables->masked[v] = tw_gf2_mul(byte_back, (v ^ 0xff) << 24);
+	}
 	tables->crc32 = tw_crc32_best();
 }
 
@@ -147,10 +144,11 @@ uint32_t tw_roce_source_qp(uint32_t publisher)
 	return 2u + publisher % (TW_ROCE_MCAST_QP - 2u);
 }
 
-static void flow_init(struct tw_roce_flow *flow, uint32_t group)
+static void flow_init(struct tw_roce_flow *flow, uint32_t group, uint32_t image_bytes)
 {
 	uint8_t *img = flow->image;
 	memset(flow, 0, sizeof(*flow));
+	flow->image_bytes = image_bytes;
 	memset(img, 0xff, IMG_IP);
 	img[IMG_IP] = 0x45;
 	img[IMG_IP + 1] = 0xff;           /* ToS */
@@ -172,7 +170,7 @@ static void set_source(struct tw_roce_flow *flow, uint32_t src_addr, uint16_t sr
 void tw_roce_sender_init(struct tw_roce_flow *flow, uint32_t src_addr, uint16_t src_port,
 			 uint32_t group, uint32_t source_qp)
 {
-	flow_init(flow, group);
+	flow_init(flow, group, TW_ROCE_IMAGE_BYTES);
 	set_source(flow, src_addr, src_port);
 	uint8_t *bth = flow->image + IMG_BTH;
 	bth[BTH_OPCODE] = TW_ROCE_UD_SEND;
@@ -186,15 +184,15 @@ void tw_roce_sender_init(struct tw_roce_flow *flow, uint32_t src_addr, uint16_t 
 
 void tw_roce_flow_changed(struct tw_roce_flow *flow)
 {
-	flow->image_crc = tw_crc32_any(0, flow->image, TW_ROCE_IMAGE_BYTES);
+	flow->image_crc = tw_crc32_any(0, flow->image, flow->image_bytes);
 }
 
 /* CRC of the image with lengths and identification. */
-static uint32_t head_crc(const struct tw_roce_flow *flow, const struct tw_roce_tables *tables,
-			 uint32_t len_bytes, uint16_t ip_id)
+static uint32_t image_crc(const struct tw_roce_flow *flow, const struct tw_roce_fields *fields,
+			  uint32_t len_bytes, uint16_t ip_id)
 {
-	return flow->image_crc ^ tables->lengths[len_bytes / 4] ^ tables->id[0][ip_id >> 8] ^
-	       tables->id[1][ip_id & 0xff];
+	return flow->image_crc ^ fields->lengths[len_bytes / 4] ^ fields->id[0][ip_id >> 8] ^
+	       fields->id[1][ip_id & 0xff];
 }
 
 void tw_roce_seal(struct tw_roce_flow *flow, const struct tw_roce_tables *tables,
@@ -207,15 +205,16 @@ void tw_roce_seal(struct tw_roce_flow *flow, const struct tw_roce_tables *tables
 	hdr[BTH_MASKED] = 0;
 	put24(hdr + BTH_PSN, psn);
 
-	const uint32_t head = head_crc(flow, tables, len_bytes, ip_id) ^ tables->psn[0][psn >> 16] ^
-			      tables->psn[1][psn >> 8 & 0xff] ^ tables->psn[2][psn & 0xff];
+	const uint32_t head = image_crc(flow, &tables->sent, len_bytes, ip_id) ^
+			      tables->psn[0][psn >> 16] ^ tables->psn[1][psn >> 8 & 0xff] ^
+			      tables->psn[2][psn & 0xff];
 	const uint32_t crc = tw_gf2_mul(tables->join[len_bytes / 4], head) ^ dgram_crc;
 	memcpy(icrc, &crc, TW_ROCE_ICRC_BYTES);
 }
 
 void tw_roce_receiver_init(struct tw_roce_flow *flow, uint32_t group)
 {
-	flow_init(flow, group);
+	flow_init(flow, group, IMG_BTH);
 	tw_roce_flow_changed(flow);
 }
 
@@ -252,10 +251,9 @@ enum tw_roce_verdict tw_roce_accept(const struct tw_roce_flow *flow,
 		return TW_ROCE_FOREIGN;
 	}
 	const uint32_t dgram_bytes = len_bytes - TW_ROCE_OVERHEAD_BYTES;
-	const uint32_t head =
-		head_crc(flow, tables, dgram_bytes, ip_id) ^ tables->received[frame[BTH_MASKED]];
-	const uint32_t crc = tw_gf2_mul(tables->join[dgram_bytes / 4], head) ^
-			     tables->crc32->of(0, frame, TW_ROCE_HDR_BYTES + dgram_bytes);
+	const uint32_t before = image_crc(flow, &tables->received, dgram_bytes, ip_id) ^
+				tables->masked[frame[BTH_MASKED]];
+	const uint32_t crc = tables->crc32->of(before, frame, TW_ROCE_HDR_BYTES + dgram_bytes);
 	const uint32_t delta = crc ^ get32le(frame + len_bytes - TW_ROCE_ICRC_BYTES);
 	if (__builtin_expect(delta != 0, 0)) {
 		/* Another identification explains the difference, or nothing does: moved back to

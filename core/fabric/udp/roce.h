@@ -30,7 +30,14 @@
 
 #define TW_ROCE_WORDS_MAX (TW_WIRE_DGRAM_MAX_BYTES / 4)
 
-/* Constants of the linear algebra, the same for all; 18 KB, of which a run of equal datagrams touches
+/* What the fields that the kernel writes, and that change from frame to frame, add to the CRC of an
+ * image. */
+struct tw_roce_fields {
+	uint32_t lengths[TW_ROCE_WORDS_MAX + 1];
+	uint32_t id[2][256]; /* by byte */
+};
+
+/* Constants of the linear algebra, the same for all; 24 KB, of which a run of equal datagrams touches
  * a few lines.  Indices `[words]` are a datagram's length. */
 struct tw_roce_tables { /* const after init */
 	const struct tw_crc32 *crc32;
@@ -38,20 +45,18 @@ struct tw_roce_tables { /* const after init */
 	uint32_t join[TW_ROCE_WORDS_MAX + 1];
 	/* and from the end of the covered bytes back to the IP identification */
 	uint32_t solve[TW_ROCE_WORDS_MAX + 1];
-	/* what the fields that change from frame to frame add to the CRC of the header image */
-	uint32_t lengths[TW_ROCE_WORDS_MAX + 1];
-	uint32_t id[2][256];  /* by byte */
-	uint32_t psn[3][256]; /* by byte */
-	/* What makes of the CRC of a frame as received, joined to that of an image whose BTH and DETH
-	 * are 0, the CRC of the image with the frame's own, by BTH byte 4 of the frame. */
-	uint32_t received[256];
+	struct tw_roce_fields sent, received; /* to a sender's image, to a receiver's */
+	uint32_t psn[3][256];                 /* to a sender's; by byte */
+	/* added to the CRC before a frame, makes the byte 4 that the frame has count as ones */
+	uint32_t masked[256];
 };
 void tw_roce_tables_init(struct tw_roce_tables *tables);
 
 /* One direction between two addresses: the image of the covered header bytes, with lengths,
- * identification and PSN 0; a receiver's without BTH and DETH, which the frame has. */
+ * identification and PSN 0. */
 struct tw_roce_flow {
 	uint8_t image[TW_ROCE_IMAGE_BYTES];
+	uint32_t image_bytes; /* a receiver's ends before the BTH, which comes with the frame */
 	uint32_t image_crc;
 	uint32_t psn; /* sender: of the next frame, 24 bits */
 };
