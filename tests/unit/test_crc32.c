@@ -147,8 +147,15 @@ Test(crc32, touches_nothing_beside, .init = setup, .timeout = 600)
 #if defined(__x86_64__)
 Test(crc32, constants_are_what_they_are_called)
 {
-	for (unsigned int i = 0; i < TW_CRC32_FOLDS; i++) {
-		const uint32_t bits = 128u << i;
+	const uint32_t by[] = {
+		[TW_CRC32_BY_2048] = 2048, [TW_CRC32_BY_1024] = 1024, [TW_CRC32_BY_512] = 512,
+		[TW_CRC32_BY_384] = 384,   [TW_CRC32_BY_256] = 256,   [TW_CRC32_BY_128] = 128,
+	};
+	cr_assert_eq(sizeof(by) / sizeof(by[0]), TW_CRC32_BY_NONE);
+	cr_assert_eq(tw_crc32_folds[TW_CRC32_BY_NONE].first, 0);
+	cr_assert_eq(tw_crc32_folds[TW_CRC32_BY_NONE].second, 0);
+	for (unsigned int i = 0; i < TW_CRC32_BY_NONE; i++) {
+		const uint32_t bits = by[i];
 		const struct tw_crc32_fold *fold = &tw_crc32_folds[i];
 		cr_assert_eq(fold->first, (uint64_t)tw_gf2_x_pow(bits + 63) << 32, "%u", bits);
 		cr_assert_eq(fold->second, (uint64_t)tw_gf2_x_pow(bits - 1) << 32, "%u", bits);

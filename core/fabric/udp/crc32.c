@@ -41,11 +41,13 @@ static bool always(void)
 	64u /* below that a call of libdeflate is as good, and no variant's loop begins */
 
 const struct tw_crc32_fold tw_crc32_folds[TW_CRC32_FOLDS] = {
-	[TW_CRC32_BY_128] = { 0x65673b4600000000, 0x9ba54c6f00000000 },
-	[TW_CRC32_BY_256] = { 0x9570d49500000000, 0x01b5fd1d00000000 },
-	[TW_CRC32_BY_512] = { 0x653d982200000000, 0xcad38e8f00000000 },
-	[TW_CRC32_BY_1024] = { 0x7d657a1000000000, 0x7406fa9500000000 },
 	[TW_CRC32_BY_2048] = { 0x7cc8e1e700000000, 0x03f9f86300000000 },
+	[TW_CRC32_BY_1024] = { 0x7d657a1000000000, 0x7406fa9500000000 },
+	[TW_CRC32_BY_512] = { 0x653d982200000000, 0xcad38e8f00000000 },
+	[TW_CRC32_BY_384] = { 0x69ccfc0d00000000, 0x2a28386200000000 },
+	[TW_CRC32_BY_256] = { 0x9570d49500000000, 0x01b5fd1d00000000 },
+	[TW_CRC32_BY_128] = { 0x65673b4600000000, 0x9ba54c6f00000000 },
+	[TW_CRC32_BY_NONE] = { 0, 0 },
 };
 
 #define INLINE    static inline __attribute__((always_inline))
@@ -226,11 +228,14 @@ INLINE TARGET512 uint32_t fold_by_512(uint32_t crc, uint8_t *to, const uint8_t *
 	for (; len - at >= 64; at += 64) {
 		a = fold512(a, by_one, take512(to, from, at));
 	}
-	const __m256i half = fold256(_mm512_castsi512_si256(a), by256(TW_CRC32_BY_256),
-				     _mm512_extracti64x4_epi64(a, 1));
-	return finish(fold128(_mm256_castsi256_si128(half), by128(TW_CRC32_BY_128),
-			      _mm256_extracti128_si256(half, 1)),
-		      to, from, at, len);
+	/* each 128 bits onto the last, which stay: by 384, 256, 128 and not at all */
+	const __m512i by_place = _mm512_loadu_si512(&tw_crc32_folds[TW_CRC32_BY_384]);
+	a = fold512(a, by_place, _mm512_maskz_mov_epi64(0xc0, a));
+	const __m256i half =
+		_mm256_xor_si256(_mm512_castsi512_si256(a), _mm512_extracti64x4_epi64(a, 1));
+	return finish(
+		_mm_xor_si128(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1)), to,
+		from, at, len);
 }
 
 /* The two functions of a variant; `to` is a constant in each. */

@@ -33,15 +33,17 @@ uint32_t tw_crc32_any(uint32_t crc, const void *data, size_t len_bytes);
 struct tw_crc32_fold {
 	uint64_t first, second; /* x^(bits + 63), x^(bits - 1) */
 };
-enum { /* how far what is folded moves */
-       TW_CRC32_BY_128,
-       TW_CRC32_BY_256,
-       TW_CRC32_BY_512,
-       TW_CRC32_BY_1024,
+enum { /* how many bits what is folded moves; the last four are one load */
        TW_CRC32_BY_2048,
+       TW_CRC32_BY_1024,
+       TW_CRC32_BY_512,
+       TW_CRC32_BY_384,
+       TW_CRC32_BY_256,
+       TW_CRC32_BY_128,
+       TW_CRC32_BY_NONE, /* zeros: what stays is added as it is */
        TW_CRC32_FOLDS
 };
-extern const struct tw_crc32_fold tw_crc32_folds[TW_CRC32_FOLDS]; /* [i]: by 128 << i bits */
+extern const struct tw_crc32_fold tw_crc32_folds[TW_CRC32_FOLDS];
 #define TW_CRC32_X_95 0xccaa009e00000000ull
 #define TW_CRC32_MU   0xb4e5b025f7011641ull /* x^96 / P, bit 0 is x^64; its x^0 has no place */
 #define TW_CRC32_P    0x1db710641ull        /* bit 0 is x^32 */
