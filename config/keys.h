@@ -193,11 +193,13 @@
 	     "With `multicast`, for sessions that have it (MoldUDP64): servers to ask by UDP for " \
 	     "what no line has brought, in turn.")                                                 \
 	NUM("feedhandlers[].input.rerequest_ms", UINT, tw_site_feedhandler, rerequest_ms, "20",    \
-	    "", 1, 60000, "How long such a server has to answer before the next one is asked.")    \
+	    "", 1, 60000,                                                                          \
+	    "How long such a server has to answer before the next one is asked; twice as long "    \
+	    "after each round through all of them.")                                               \
 	NUM("feedhandlers[].input.rerequest_attempts", UINT, tw_site_feedhandler,                  \
 	    rerequest_attempts, "4", "", 1, 255,                                                   \
-	    "How often in a row without an answer a gap is asked for, all servers together, "      \
-	    "before it is given up.")                                                              \
+	    "How often in a row without an answer messages are asked for, all servers together, "  \
+	    "before they are given up.")                                                           \
 	NUM("feedhandlers[].input.trading_date", UINT, tw_site_feedhandler, trading_date, "0", "", \
 	    0, 22611231,                                                                           \
 	    "Trading date as YYYYMMDD, for protocols whose times count from midnight. 0: the "     \

@@ -125,7 +125,9 @@ static int open_live(struct tw_feedhandler *fh, struct tw_error *err)
 	const struct tw_venue_arb_conf arb = { .lines = fh->input->lines,
 					       .store_packets = conf->store_packets,
 					       .wait_ns = conf->gap_wait_us * UINT64_C(1000),
-					       .repair = conf->rerequest_count > 0 };
+					       .repair = conf->rerequest_count > 0
+								 ? TW_REREQUEST_OUTSTANDING
+								 : 0 };
 	rc = tw_venue_arb_create(&fh->arb, &arb, err);
 	if (rc != TW_OK || conf->rerequest_count == 0) {
 		return rc;
@@ -138,7 +140,7 @@ static int open_live(struct tw_feedhandler *fh, struct tw_error *err)
 		rr.server[i].address = tw_endpoint_address(conf->rerequest[i]);
 		rr.server[i].port = tw_endpoint_port(conf->rerequest[i]);
 	}
-	return tw_rerequest_open(&fh->rerequest, &rr, err);
+	return tw_rerequest_udp_open(&fh->rerequest, &rr, err);
 }
 
 static int open_buses(struct tw_feedhandler *fh, struct tw_error *err)
@@ -221,7 +223,7 @@ void tw_feedhandler_close(struct tw_feedhandler *fh)
 	for (uint32_t i = 0; i < fh->channel_count; i++) {
 		tw_bus_writer_close(fh->channels[i].writer);
 	}
-	tw_rerequest_close(fh->rerequest);
+	tw_rerequest_udp_close(fh->rerequest);
 	tw_venue_arb_destroy(fh->arb);
 	tw_feed_destroy(fh->feed);
 	tw_stats_close(fh->stats, false); /* the last figures stay readable until the next start */

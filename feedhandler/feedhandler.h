@@ -17,7 +17,7 @@
 #include "config/config.h"
 #include "feedhandler/feed.h"
 #include "feedhandler/pace.h"
-#include "feedhandler/rerequest.h"
+#include "feedhandler/rerequest_udp.h"
 #include "feedhandler/venue_arb.h"
 
 enum tw_feedhandler_phase {
@@ -44,7 +44,7 @@ struct tw_feedhandler {
 	struct tw_stats *stats;
 	struct tw_counters counters;                      /* of TW_SET_fh */
 	struct tw_venue_arb *arb;                         /* of a live input, else NULL */
-	struct tw_rerequest *rerequest;                   /* where servers are configured */
+	struct tw_rerequest_udp *rerequest;               /* where servers are configured */
 	struct tw_counters line_counters[TW_VENUE_LINES]; /* of TW_SET_fh_line */
 	struct tw_duty duty;
 	struct tw_feedhandler_channel channels[TW_FEED_MAX_CHANNELS];

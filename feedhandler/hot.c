@@ -208,7 +208,7 @@ static void live_turn(struct tw_feedhandler *fh, bool idle, uint64_t now_ns)
 {
 	tw_venue_arb_turn(fh->arb, fh->feed, fh->input->empty_lines, now_ns);
 	if (fh->rerequest != NULL) {
-		tw_rerequest_turn(fh->rerequest, fh->arb, fh->feed, now_ns);
+		tw_rerequest_udp_turn(fh->rerequest, fh->arb, fh->feed, now_ns);
 	}
 	flush(fh);
 	if (idle || ++fh->turns % COUNT_TURNS == 0) {

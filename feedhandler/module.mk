@@ -18,8 +18,10 @@ TW_SRCS += \
 	feedhandler/session_iextp.c \
 	feedhandler/session_moldudp64.c \
 	feedhandler/rerequest.c \
+	feedhandler/rerequest_udp.c \
 	feedhandler/tops16.c \
-	feedhandler/venue_arb.c
+	feedhandler/venue_arb.c \
+	feedhandler/venue_gaps.c
 TW_SRCS += \
 	feedhandler/feedhandler.c \
 	feedhandler/hot.c

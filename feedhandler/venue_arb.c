@@ -9,7 +9,6 @@
 struct held {
 	struct tw_packet packet; /* its payload is the slot's own room */
 	uint64_t first_seq, end_seq;
-	uint64_t held_ns;
 	bool idle;
 };
 
@@ -20,13 +19,16 @@ struct tw_venue_arb {
 	uint32_t *order; /* slots held, by first_seq: order[head] .. order[head + held - 1] */
 	uint32_t *spare; /* slots not held, those before spare[store_packets - held] */
 	uint32_t head, held;
-	uint64_t line_first_seq[TW_VENUE_LINES]; /* newest packet of the session under way */
-	/* the gap in front of what is held */
-	uint64_t gap_end_seq;
-	uint64_t gap_seen_ns;
-	bool gap_overdue;
-	uint32_t gap_lines; /* overdue: lines that have neither passed it nor been polled empty */
+	uint64_t line_first_seq[TW_VENUE_LINES];  /* newest packet of the session under way */
+	uint64_t line_empty_turn[TW_VENUE_LINES]; /* when it was last polled empty */
+	uint64_t turn;
+	uint64_t sessions;
+	uint64_t reach_seq;        /* one past all that is held */
+	struct tw_venue_gaps gaps; /* in front of what is held and among it */
 };
+
+/* A request splits at most the gap that it begins in and the one that it ends in. */
+#define GAPS_A_REQUEST 4u
 
 int tw_venue_arb_create(struct tw_venue_arb **arb_p, const struct tw_venue_arb_conf *conf,
 			struct tw_error *err)
@@ -46,6 +48,12 @@ int tw_venue_arb_create(struct tw_venue_arb **arb_p, const struct tw_venue_arb_c
 	arb->order = calloc(n, sizeof(*arb->order));
 	arb->spare = calloc(n, sizeof(*arb->spare));
 	arb->room = malloc(n * TW_VENUE_PACKET_MAX_BYTES);
+	int rc = tw_venue_gaps_init(&arb->gaps,
+				    conf->store_packets + GAPS_A_REQUEST * conf->repair + 1, err);
+	if (rc != TW_OK) {
+		tw_venue_arb_destroy(arb);
+		return rc;
+	}
 	if (arb->slots == NULL || arb->order == NULL || arb->spare == NULL || arb->room == NULL) {
 		tw_venue_arb_destroy(arb);
 		return tw_fail(err, TW_ENOMEM, "venue lines: out of memory for %zu packets", n);
@@ -61,6 +69,7 @@ int tw_venue_arb_create(struct tw_venue_arb **arb_p, const struct tw_venue_arb_c
 void tw_venue_arb_destroy(struct tw_venue_arb *arb)
 {
 	if (arb != NULL) {
+		tw_venue_gaps_fini(&arb->gaps);
 		free(arb->slots);
 		free(arb->order);
 		free(arb->spare);
@@ -72,6 +81,16 @@ void tw_venue_arb_destroy(struct tw_venue_arb *arb)
 uint32_t tw_venue_arb_held(const struct tw_venue_arb *arb)
 {
 	return arb->held;
+}
+
+struct tw_venue_gaps *tw_venue_arb_gaps(struct tw_venue_arb *arb)
+{
+	return &arb->gaps;
+}
+
+uint64_t tw_venue_arb_sessions(const struct tw_venue_arb *arb)
+{
+	return arb->sessions;
 }
 
 static enum tw_place place_of(const struct tw_feed *feed, const struct tw_packet *packet,
@@ -106,34 +125,51 @@ static void release_oldest(struct tw_venue_arb *arb, struct tw_feed *feed)
 	arb->spare[arb->conf.store_packets - arb->held - 1] = slot;
 }
 
-/* What has become due, and then the gap in front of what has not. */
+/* What is missing before `seq` is lost to its last number.  A heartbeat may be held in the middle of a gap. */
+static bool is_lost(const struct tw_venue_arb *arb, uint64_t seq)
+{
+	const struct tw_venue_gap *gap = tw_venue_gaps_at(&arb->gaps, 0);
+	return arb->gaps.count > 0 && gap->state == TW_GAP_LOST && gap->end_seq >= seq;
+}
+
+/* What has its turn, and what stands behind nothing but what is lost. */
 static void release_due(struct tw_venue_arb *arb, struct tw_feed *feed)
 {
 	struct tw_span span;
 	while (arb->held > 0) {
 		const struct held *held = oldest(arb);
-		if (place_of(feed, &held->packet, &span) == TW_PLACE_ORDERED &&
-		    span.first_seq > span.next_seq) {
-			break;
+		bool ahead = place_of(feed, &held->packet, &span) == TW_PLACE_ORDERED &&
+			     span.first_seq > span.next_seq;
+		if (ahead) {
+			tw_venue_gaps_trim(&arb->gaps, span.next_seq);
+			if (!is_lost(arb, held->first_seq)) {
+				break;
+			}
 		}
 		release_oldest(arb, feed);
 	}
-	if (arb->held > 0 && oldest(arb)->first_seq != arb->gap_end_seq) {
-		arb->gap_end_seq = oldest(arb)->first_seq;
-		arb->gap_seen_ns = oldest(arb)->held_ns;
-		arb->gap_overdue = false;
+	if (arb->held == 0) {
+		tw_venue_gaps_clear(&arb->gaps);
 	}
 	count_held(arb, feed);
 }
 
-/* Where it belongs among what is held. */
+/* Where it belongs among what is held: behind those that do not begin after it. */
 static uint32_t position_of(const struct tw_venue_arb *arb, const struct tw_span *span)
 {
-	uint32_t at = arb->held; /* nearly always the newest */
-	while (at > 0 && held_at(arb, at - 1)->first_seq > span->first_seq) {
-		at--;
+	uint32_t low = 0, high = arb->held;
+	if (high > 0 && held_at(arb, high - 1)->first_seq <= span->first_seq) {
+		return high; /* nearly always the newest */
 	}
-	return at;
+	while (low < high) {
+		uint32_t mid = low + (high - low) / 2;
+		if (held_at(arb, mid)->first_seq <= span->first_seq) {
+			low = mid + 1;
+		} else {
+			high = mid;
+		}
+	}
+	return low;
 }
 
 /* The store has it already, or it is a heartbeat that says nothing new. */
@@ -173,19 +209,22 @@ static void hold(struct tw_venue_arb *arb, struct tw_feed *feed, const struct tw
 	arb->slots[slot] = (struct held){ .packet = *packet,
 					  .first_seq = span->first_seq,
 					  .end_seq = span->end_seq,
-					  .held_ns = now_ns,
 					  .idle = span->idle };
 	arb->slots[slot].packet.payload = room;
 	if (arb->held++ == 0) {
-		arb->gap_seen_ns = now_ns;
-		arb->gap_overdue = false;
+		arb->reach_seq = span->next_seq;
 	}
-	arb->gap_end_seq = oldest(arb)->first_seq; /* a gap that has shrunk was seen when it was */
+	if (span->first_seq > arb->reach_seq) {
+		tw_venue_gaps_append(&arb->gaps, arb->reach_seq, span->first_seq, now_ns);
+	} else {
+		tw_venue_gaps_cut(&arb->gaps, span->first_seq, span->end_seq);
+	}
+	arb->reach_seq = span->end_seq > arb->reach_seq ? span->end_seq : arb->reach_seq;
 	tw_feed_count(feed, TW_FH_packets_held, 1);
 	count_held(arb, feed);
 }
 
-void tw_venue_arb_give_up(struct tw_venue_arb *arb, struct tw_feed *feed)
+static void give_up(struct tw_venue_arb *arb, struct tw_feed *feed)
 {
 	if (arb->held > 0) {
 		release_oldest(arb, feed);
@@ -198,6 +237,7 @@ void tw_venue_arb_flush(struct tw_venue_arb *arb, struct tw_feed *feed)
 	while (arb->held > 0) {
 		release_oldest(arb, feed);
 	}
+	tw_venue_gaps_clear(&arb->gaps);
 	count_held(arb, feed);
 }
 
@@ -222,7 +262,7 @@ static void take_ahead(struct tw_venue_arb *arb, struct tw_feed *feed,
 		tw_feed_count(feed, TW_FH_store_full, 1);
 	}
 	if (full && span->first_seq > oldest(arb)->first_seq) {
-		tw_venue_arb_give_up(arb, feed);
+		give_up(arb, feed);
 		struct tw_span now;
 		if (place_of(feed, packet, &now) == TW_PLACE_ORDERED &&
 		    now.first_seq > now.next_seq) {
@@ -237,6 +277,9 @@ static void take_ahead(struct tw_venue_arb *arb, struct tw_feed *feed,
 		return;
 	}
 	hold(arb, feed, packet, span, now_ns);
+	if (is_lost(arb, oldest(arb)->first_seq)) {
+		release_due(arb, feed); /* it was late, and what is before it lost */
+	}
 }
 
 void tw_venue_arb_input(struct tw_venue_arb *arb, struct tw_feed *feed,
@@ -249,6 +292,7 @@ void tw_venue_arb_input(struct tw_venue_arb *arb, struct tw_feed *feed,
 		return;
 	case TW_PLACE_NEW:
 		tw_venue_arb_flush(arb, feed);
+		arb->sessions++;
 		memset(arb->line_first_seq, 0, sizeof(arb->line_first_seq));
 		note_line(arb, packet, &span);
 		tw_feed_packet(feed, packet);
@@ -267,59 +311,73 @@ void tw_venue_arb_input(struct tw_venue_arb *arb, struct tw_feed *feed,
 	}
 }
 
-/* Lines that may still bring the gap: those that have not passed it. */
-static uint32_t lines_before(const struct tw_venue_arb *arb)
+/* Whether no line can bring it any more: each has passed it, or was polled empty after its time was over.  A poll
+ * from before says nothing about what came since. */
+static bool no_line_has(const struct tw_venue_arb *arb, const struct tw_venue_gap *gap)
 {
-	uint32_t lines = 0;
 	for (uint32_t l = 0; l < arb->conf.lines; l++) {
-		lines |= arb->line_first_seq[l] < arb->gap_end_seq ? UINT32_C(1) << l : 0;
+		if (arb->line_first_seq[l] < gap->end_seq &&
+		    arb->line_empty_turn[l] <= gap->timed_turn) {
+			return false;
+		}
 	}
-	return lines;
+	return true;
 }
 
 void tw_venue_arb_turn(struct tw_venue_arb *arb, struct tw_feed *feed, uint32_t empty_lines,
 		       uint64_t now_ns)
 {
+	struct tw_venue_gaps *gaps = &arb->gaps;
 	if (__builtin_expect(arb->held == 0, 1)) {
 		return;
 	}
-	if (!arb->gap_overdue) {
-		/* a poll from before this moment says nothing about what came since: the next one */
-		if (now_ns - arb->gap_seen_ns >= arb->conf.wait_ns) {
-			arb->gap_overdue = true;
-			arb->gap_lines = lines_before(arb);
+	arb->turn++;
+	for (uint32_t l = 0; l < arb->conf.lines; l++) {
+		if ((empty_lines >> l & 1u) != 0) {
+			arb->line_empty_turn[l] = arb->turn;
 		}
-	} else {
-		arb->gap_lines &= lines_before(arb) & ~empty_lines;
 	}
-	if (arb->gap_overdue && arb->gap_lines == 0 && !arb->conf.repair) {
-		tw_venue_arb_give_up(arb, feed);
+	while (gaps->timed < gaps->count &&
+	       now_ns - tw_venue_gaps_at(gaps, gaps->timed)->seen_ns >= arb->conf.wait_ns) {
+		tw_venue_gaps_at(gaps, gaps->timed++)->timed_turn = arb->turn;
+	}
+	while (gaps->due < gaps->timed && no_line_has(arb, tw_venue_gaps_at(gaps, gaps->due))) {
+		gaps->due++;
+	}
+	if (gaps->due > 0 && arb->conf.repair == 0) {
+		give_up(arb, feed); /* one a turn, so that none gets long */
 	}
 }
 
-bool tw_venue_arb_overdue(const struct tw_venue_arb *arb, const struct tw_feed *feed,
-			  uint64_t *first_seq, uint64_t *end_seq)
+void tw_venue_arb_lose(struct tw_venue_arb *arb, struct tw_feed *feed, uint64_t first_seq,
+		       uint64_t end_seq, bool and_rest)
 {
-	struct tw_span span;
-	if (arb->held == 0 || !arb->gap_overdue || arb->gap_lines != 0) {
-		return false;
-	}
-	(void)place_of(feed, &oldest(arb)->packet, &span);
-	*first_seq = span.next_seq;
-	*end_seq = arb->gap_end_seq;
-	return *first_seq < *end_seq;
+	tw_venue_gaps_lose(&arb->gaps, first_seq, end_seq, and_rest);
+	release_due(arb, feed);
 }
 
 bool tw_venue_arb_repair(struct tw_venue_arb *arb, struct tw_feed *feed,
-			 const struct tw_packet *packet, uint64_t asked_end_seq)
+			 const struct tw_packet *packet, uint64_t first_seq, uint64_t end_seq,
+			 uint64_t now_ns)
 {
 	struct tw_span span;
 	if (arb->held == 0 || place_of(feed, packet, &span) != TW_PLACE_ORDERED || span.idle ||
-	    span.first_seq > span.next_seq || span.end_seq <= span.next_seq ||
-	    span.end_seq > asked_end_seq) {
+	    span.first_seq < first_seq || span.end_seq > end_seq ||
+	    !tw_venue_gaps_missing(&arb->gaps, span.first_seq, span.end_seq)) {
 		return false;
 	}
+	if (span.first_seq > span.next_seq) {
+		if (arb->held == arb->conf.store_packets ||
+		    packet->len_bytes > TW_VENUE_PACKET_MAX_BYTES) {
+			return false;
+		}
+		hold(arb, feed, packet, &span, now_ns);
+		release_due(arb, feed); /* what is lost may stand right before it */
+		return true;
+	}
 	tw_feed_packet(feed, packet);
+	struct tw_span after;
+	(void)place_of(feed, packet, &after);
 	release_due(arb, feed);
-	return true;
+	return after.next_seq >= span.end_seq; /* or its framing does not hold */
 }

@@ -40,10 +40,11 @@
 	C(fh, FH, held_max, MAX, "", "most packets ever held back at once")                      \
 	C(fh, FH, store_full, COUNTER, "", "packets that found the store for them full")         \
 	C(fh, FH, rerequests, COUNTER, "", "requests for missing messages sent to servers")      \
+	C(fh, FH, rerequests_outstanding, MAX, "", "most of them outstanding at once")           \
 	C(fh, FH, rerequest_replies, COUNTER, "", "replies that brought messages")               \
 	C(fh, FH, rerequest_refused, COUNTER, "", "replies that nobody needs or asked for")      \
 	C(fh, FH, rerequest_timeouts, COUNTER, "", "requests that no server answered in time")   \
-	C(fh, FH, rerequest_given_up, COUNTER, "", "gaps that no server filled")                 \
+	C(fh, FH, rerequest_given_up, COUNTER, "", "requests given up: no server has answered")  \
 	C(fh, FH, unsequenced_packets, COUNTER, "", "packets without a number: no gap can show") \
 	C(fh, FH, ended_sessions, COUNTER, "", "sessions that the venue has ended")              \
 	C(fh, FH, session_changes, COUNTER, "", "venue session changes")                         \

@@ -13,5 +13,6 @@ FUZZERS += tests/fuzz/fuzz_moldudp64.c
 FUZZERS += tests/fuzz/fuzz_binaryfile.c
 FUZZERS += tests/fuzz/fuzz_repair.c
 fuzz_repair_SRCS := tests/sim/ledger.c
+FUZZERS += tests/fuzz/fuzz_venue_arb.c
 FUZZERS += tests/fuzz/fuzz_rerequest.c
 fuzz_rerequest_SRCS = $(EXCH_SRCS) $(GEN_SRCS)

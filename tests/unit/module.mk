@@ -78,4 +78,5 @@ UNIT_TESTS += tests/unit/test_bucket.c
 UNIT_TESTS += tests/unit/test_exch.c
 test_exch_SRCS = $(EXCH_SRCS) $(GEN_SRCS)
 UNIT_TESTS += tests/unit/test_venue_arb.c
+UNIT_TESTS += tests/unit/test_rerequest.c
 UNIT_TESTS += tests/unit/test_input_multicast.c

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "config/config.h"
-#include "feedhandler/rerequest.h"
+#include "feedhandler/rerequest_udp.h"
 #include "tests/support/feed_bytes.h"
 
 #define SECOND_NS UINT64_C(1000000000)
@@ -241,7 +241,7 @@ static void put_mold(struct tape *t, uint64_t seq, uint16_t count)
 struct desk { /* a feed with a gap, and two servers */
 	struct bench bench;
 	struct tw_venue_arb *arb;
-	struct tw_rerequest *rr;
+	struct tw_rerequest_udp *rr;
 	int server[2];
 	uint64_t now_ns;
 };
@@ -274,7 +274,7 @@ static void hear(struct desk *d, uint64_t seq, uint16_t count)
 static void desk_turn(struct desk *d)
 {
 	tw_venue_arb_turn(d->arb, d->bench.feed, 1, d->now_ns);
-	tw_rerequest_turn(d->rr, d->arb, d->bench.feed, d->now_ns);
+	tw_rerequest_udp_turn(d->rr, d->arb, d->bench.feed, d->now_ns);
 }
 
 /* 2 to 5 are missing, and overdue. */
@@ -285,13 +285,13 @@ static void desk_open(struct desk *d)
 						     .mic = "XNAS",
 						     .depths = { TW_DEPTH_ORDERS },
 						     .max_orders = 64 });
-	const struct tw_venue_arb_conf ac = { .lines = 1, .store_packets = 8, .repair = true };
+	const struct tw_venue_arb_conf ac = { .lines = 1, .store_packets = 8, .repair = 8 };
 	struct tw_rerequest_conf rc = { .servers = 2, .answer_ns = SECOND_NS, .attempts = 3 };
 	struct tw_error err = { 0 };
 	d->server[0] = server_socket(&rc, 0);
 	d->server[1] = server_socket(&rc, 1);
 	cr_assert_eq(tw_venue_arb_create(&d->arb, &ac, &err), TW_OK, "%s", err.text);
-	cr_assert_eq(tw_rerequest_open(&d->rr, &rc, &err), TW_OK, "%s", err.text);
+	cr_assert_eq(tw_rerequest_udp_open(&d->rr, &rc, &err), TW_OK, "%s", err.text);
 	hear(d, 1, 1);
 	hear(d, 6, 1);
 	desk_turn(d);
@@ -302,7 +302,7 @@ static void desk_close(struct desk *d)
 {
 	(void)close(d->server[0]);
 	(void)close(d->server[1]);
-	tw_rerequest_close(d->rr);
+	tw_rerequest_udp_close(d->rr);
 	tw_venue_arb_destroy(d->arb);
 	bench_close(&d->bench);
 }
@@ -350,7 +350,7 @@ static void turn_until(struct desk *d, unsigned int index, uint64_t wanted)
 	cr_assert_eq(count_of(d, index), wanted);
 }
 
-Test(rerequest, a_gap_is_asked_for_until_it_is_filled, .timeout = 60)
+Test(rerequest_udp, a_gap_is_asked_for_until_it_is_filled, .timeout = 60)
 {
 	struct desk d;
 	desk_open(&d);
@@ -371,30 +371,7 @@ Test(rerequest, a_gap_is_asked_for_until_it_is_filled, .timeout = 60)
 	desk_close(&d);
 }
 
-Test(rerequest, the_next_server_is_asked_and_in_the_end_nobody, .timeout = 60)
-{
-	struct desk d;
-	desk_open(&d);
-	(void)must_ask(&d, 0, 2, 4);
-	d.now_ns += SECOND_NS - 1;
-	desk_turn(&d);
-	cr_assert_eq(count_of(&d, TW_FH_rerequests), 1, "it still has time");
-	d.now_ns += 1;
-	desk_turn(&d);
-	(void)must_ask(&d, 1, 2, 4);
-	d.now_ns += SECOND_NS;
-	desk_turn(&d);
-	(void)must_ask(&d, 0, 2, 4);
-	d.now_ns += SECOND_NS;
-	desk_turn(&d);
-	cr_assert_eq(count_of(&d, TW_FH_rerequests), 3);
-	cr_assert_eq(count_of(&d, TW_FH_rerequest_given_up), 1);
-	cr_assert_eq(count_of(&d, TW_FH_missing_messages), 4);
-	cr_assert_eq(d.bench.count, 2);
-	desk_close(&d);
-}
-
-Test(rerequest, a_stranger_is_not_listened_to, .timeout = 60)
+Test(rerequest_udp, a_stranger_is_not_listened_to, .timeout = 60)
 {
 	struct desk d;
 	struct tw_rerequest_conf unused;

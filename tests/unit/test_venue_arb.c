@@ -24,7 +24,7 @@ static void scene_open(struct scene *s, bool repair, uint32_t lines)
 						     .depths = { TW_DEPTH_ORDERS },
 						     .max_orders = 64 });
 	const struct tw_venue_arb_conf conf = {
-		.lines = lines, .store_packets = STORE, .wait_ns = WAIT_NS, .repair = repair
+		.lines = lines, .store_packets = STORE, .wait_ns = WAIT_NS, .repair = repair ? 4 : 0
 	};
 	struct tw_error err = { 0 };
 	cr_assert_eq(tw_venue_arb_create(&s->arb, &conf, &err), TW_OK, "%s", err.text);
@@ -82,12 +82,13 @@ static void hear(struct scene *s, uint32_t line, uint64_t seq, uint16_t count)
 }
 
 static bool bring(struct scene *s, const char *session, uint64_t seq, uint16_t count,
-		  uint64_t asked_end)
+		  uint64_t asked_first, uint64_t asked_end)
 {
 	uint8_t *block;
 	put_packet(&tape, session, seq, count);
 	struct tw_packet packet = packet_of(&tape, TW_VENUE_LINES, &block);
-	bool taken = tw_venue_arb_repair(s->arb, s->bench.feed, &packet, asked_end);
+	bool taken = tw_venue_arb_repair(s->arb, s->bench.feed, &packet, asked_first, asked_end,
+					 s->now_ns);
 	free(block);
 	return taken;
 }
@@ -365,40 +366,118 @@ Test(venue_arb, the_end_of_a_session_is_held_too, .timeout = 10)
 	scene_close(&s);
 }
 
+/* What is due and was not asked for: first_seq, end_seq of each, then 0. */
+static void assert_asked(struct scene *s, const uint64_t *wanted)
+{
+	uint64_t first, end;
+	for (; *wanted != 0; wanted += 2) {
+		cr_assert(tw_venue_gaps_ask(tw_venue_arb_gaps(s->arb), 100, &first, &end));
+		cr_assert_eq(first, wanted[0], "%lu", (unsigned long)first);
+		cr_assert_eq(end, wanted[1], "%lu", (unsigned long)end);
+	}
+	cr_assert_not(tw_venue_gaps_ask(tw_venue_arb_gaps(s->arb), 100, &first, &end));
+}
+
 Test(venue_arb, what_was_asked_for_is_taken_and_nothing_else, .timeout = 10)
 {
+	static const char *const ours = "000010059B";
 	struct scene s;
-	uint64_t first, end;
 	scene_open(&s, true, 2);
 	hear(&s, A, 1, 1);
-	cr_assert_not(bring(&s, "000010059B", 2, 1, 100), "nothing is missing");
+	cr_assert_not(bring(&s, ours, 2, 1, 1, 100), "nothing is missing");
 	hear(&s, A, 6, 1);
-	cr_assert_not(tw_venue_arb_overdue(s.arb, s.bench.feed, &first, &end));
+	assert_asked(&s, (const uint64_t[]){ 0 });
 	time_out(&s);
-	cr_assert(tw_venue_arb_overdue(s.arb, s.bench.feed, &first, &end));
-	cr_assert_eq(first, 2);
-	cr_assert_eq(end, 6);
+	assert_asked(&s, (const uint64_t[]){ 2, 6, 0 });
 	cr_assert_eq(count(&s, TW_FH_gaps), 0, "with repair nothing is given up by time");
-	cr_assert_not(bring(&s, "000010059C", 1, 5, 6), "another session");
-	cr_assert_not(bring(&s, "000010059B", 3, 1, 6), "does not go on from the next");
-	cr_assert_not(bring(&s, "000010059B", 2, 5, 6), "more than was asked for");
-	cr_assert_not(bring(&s, "000010059B", 1, 1, 6), "nothing new");
-	cr_assert_not(bring(&s, "000010059B", 2, 0, 6), "a heartbeat");
-	cr_assert_not(bring(&s, "000010059B", 6, END_OF_SESSION, 6), "an end");
+	cr_assert_not(bring(&s, "000010059C", 1, 5, 2, 6), "another session");
+	cr_assert_not(bring(&s, ours, 2, 5, 2, 6), "more than was asked for");
+	cr_assert_not(bring(&s, ours, 1, 2, 2, 6), "from before what was asked for");
+	cr_assert_not(bring(&s, ours, 6, 1, 2, 8), "nothing new");
+	cr_assert_not(bring(&s, ours, 2, 0, 2, 6), "a heartbeat");
+	cr_assert_not(bring(&s, ours, 6, END_OF_SESSION, 2, 6), "an end");
 	cr_assert_eq(s.bench.count, 1);
-	cr_assert(bring(&s, "000010059B", 2, 2, 6));
-	assert_mask(&s, 0x7, "the first part");
-	cr_assert(tw_venue_arb_overdue(s.arb, s.bench.feed, &first, &end), "the rest is");
-	cr_assert_eq(first, 4);
-	cr_assert(bring(&s, "000010059B", 3, 3, 6), "with an overlap");
+	cr_assert(bring(&s, ours, 4, 1, 2, 6), "in the middle: it is held");
+	cr_assert_not(bring(&s, ours, 4, 1, 2, 6), "it is there");
+	cr_assert_eq(tw_venue_arb_held(s.arb), 2);
+	cr_assert(bring(&s, ours, 2, 1, 2, 6));
+	assert_mask(&s, 0x3, "the first part");
+	cr_assert(bring(&s, ours, 2, 3, 2, 6), "with overlaps");
+	assert_mask(&s, 0xf, "but for the last");
+	cr_assert(bring(&s, ours, 5, 1, 2, 6));
 	assert_mask(&s, 0x3f, "all");
 	cr_assert_eq(count(&s, TW_FH_gaps), 0);
+	scene_close(&s);
+}
 
-	hear(&s, B, 8, 1);
+Test(venue_arb, a_repair_that_lies_is_refused, .timeout = 10)
+{
+	struct scene s;
+	uint8_t *block;
+	scene_open(&s, true, 1);
+	hear(&s, A, 1, 1);
+	hear(&s, A, 4, 1);
+	for (uint64_t first = 2; first < 4; first++) { /* in turn, and ahead of it */
+		put_packet(&tape, "000010059B", first, 1);
+		tape.bytes[21]++; /* its block ends behind the packet */
+		struct tw_packet packet = packet_of(&tape, TW_VENUE_LINES, &block);
+		cr_assert_not(tw_venue_arb_repair(s.arb, s.bench.feed, &packet, 2, 4, s.now_ns));
+		free(block);
+	}
+	assert_mask(&s, 0x1, "nothing of it");
+	cr_assert_eq(tw_venue_arb_held(s.arb), 1);
+	scene_close(&s);
+}
+
+Test(venue_arb, a_lost_range_goes_when_its_turn_comes, .timeout = 10)
+{
+	struct scene s;
+	scene_open(&s, true, 1);
+	hear(&s, A, 1, 1);
+	hear(&s, A, 3, 1);
+	hear(&s, A, 6, 1);
+	hear(&s, A, 8, 1);
 	time_out(&s);
-	tw_venue_arb_give_up(s.arb, s.bench.feed);
-	assert_mask(&s, 0xbf, "given up");
-	cr_assert_eq(count(&s, TW_FH_missing_messages), 1);
+	assert_asked(&s, (const uint64_t[]){ 2, 8, 0 });
+	tw_venue_arb_lose(s.arb, s.bench.feed, 4, 6, false);
+	assert_mask(&s, 0x1, "the oldest may still come");
+	tw_venue_gaps_reopen(tw_venue_arb_gaps(s.arb), 2, 8);
+	assert_asked(&s, (const uint64_t[]){ 2, 3, 7, 8, 0 });
+	cr_assert(bring(&s, "000010059B", 2, 1, 2, 3));
+	assert_mask(&s, 0x27, "up to the gap that is open");
+	cr_assert_eq(count(&s, TW_FH_missing_messages), 2);
+	hear(&s, A, 7, 1); /* late */
+	assert_mask(&s, 0xe7, "all but what was lost");
+	cr_assert_eq(tw_venue_arb_held(s.arb), 0);
+	scene_close(&s);
+}
+
+Test(venue_arb, gaps_shrink_and_split_as_packets_come, .timeout = 10)
+{
+	struct scene s;
+	scene_open(&s, true, 2);
+	hear(&s, A, 1, 1);
+	hear(&s, A, 10, 1);
+	hear(&s, A, 13, 0); /* a heartbeat ends a gap too */
+	hear(&s, B, 4, 2);
+	hear(&s, B, 8, 3); /* overlaps what is held */
+	time_out(&s);
+	uint64_t first, end;
+	struct tw_venue_gaps *gaps = tw_venue_arb_gaps(s.arb);
+	cr_assert_eq(gaps->count, 3);
+	cr_assert_eq(gaps->due, 3);
+	cr_assert(tw_venue_gaps_ask(gaps, 6, &first, &end));
+	cr_assert(first == 2 && end == 8, "two in one: %lu", (unsigned long)end);
+	cr_assert(tw_venue_gaps_ask(gaps, 1, &first, &end));
+	cr_assert(first == 11 && end == 12, "a piece");
+	tw_venue_gaps_reopen(gaps, 11, 12);
+	cr_assert_eq(gaps->count, 3, "made one again");
+	cr_assert(tw_venue_gaps_ask(gaps, 9, &first, &end));
+	cr_assert(first == 11 && end == 13);
+	tw_venue_gaps_lose(gaps, 11, 13, true);
+	tw_venue_arb_lose(s.arb, s.bench.feed, 2, 8, true);
+	assert_mask(&s, 1u | 3u << 3 | 7u << 7, "what was held");
+	cr_assert_eq(count(&s, TW_FH_missing_messages), 2 + 2 + 2);
 	scene_close(&s);
 }
 
