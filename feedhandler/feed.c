@@ -181,6 +181,7 @@ int tw_feed_create(struct tw_feed **feed_p, const struct tw_feed_conf *conf, str
 		uint32_t max = conf->max_instruments;
 		rc = tw_instruments_init(&feed->instruments,
 					 max == 0 ? TW_FEED_DEFAULT_INSTRUMENTS : max,
+					 feed->protocol->numbered,
 					 feed->directory.count > 0 ? &feed->directory : NULL, err);
 	}
 	if (rc == TW_OK) {
@@ -229,10 +230,25 @@ void tw_feed_count_input(struct tw_feed *feed, const struct tw_input *input)
 	*seen = *now;
 }
 
+static void show(const void *feed_p, const struct tw_packet *packet)
+{
+	const struct tw_feed *feed = feed_p;
+	feed->session->ahead(feed, packet);
+}
+
+void tw_feed_read_unpaced(const struct tw_feed *feed, struct tw_input *input)
+{
+	bool looks = feed->session->ahead != NULL && feed->protocol->ahead != NULL;
+	input->unpaced = true;
+	input->show = looks ? show : NULL;
+	input->show_ctx = feed;
+}
+
 int tw_feed_run(struct tw_feed *feed, struct tw_input *input, struct tw_error *err)
 {
 	struct tw_packet packet;
 	int rc;
+	tw_feed_read_unpaced(feed, input);
 	do {
 		rc = tw_input_next(input, &packet, err);
 		if (rc == 1) {
@@ -261,37 +277,6 @@ void tw_feed_gap(struct tw_feed *feed, uint64_t missing_msgs)
 	if (feed->protocol->gap != NULL) {
 		feed->protocol->gap(feed);
 	}
-}
-
-struct tw_msg_head tw_feed_stamp(struct tw_feed *feed, const struct tw_venue_msg *msg,
-				 int64_t exchange_ns, uint16_t flags)
-{
-	struct tw_msg_head head = {
-		.venue_id = feed->venue_id,
-		.flags = flags,
-		.exchange_seq = (uint32_t)msg->seq,
-	};
-	if (exchange_ns < 0) {
-		tw_feed_count(feed, TW_FH_unknown_values, 1);
-		head.flags |= TW_MSG_TS_BAD;
-		return head;
-	}
-	if (!tw_feed_time(feed, exchange_ns, &head.exchange_ns) || msg->recv_ns == 0 ||
-	    msg->recv_ns > INT64_MAX) {
-		head.flags |= TW_MSG_TS_BAD;
-		return head;
-	}
-	/* both are within 0 .. INT64_MAX, so the difference fits */
-	int64_t delta_ns = (int64_t)msg->recv_ns - (int64_t)head.exchange_ns;
-	if (feed->counters.hists != NULL) {
-		tw_hist_record(&feed->counters.hists[TW_FH_HIST_exchange_to_feedhandler], delta_ns);
-	}
-	if (delta_ns > INT32_MAX || delta_ns < INT32_MIN) {
-		head.flags |= TW_MSG_TS_BAD;
-		delta_ns = delta_ns < 0 ? INT32_MIN : INT32_MAX;
-	}
-	head.recv_delta_ns = (int32_t)delta_ns;
-	return head;
 }
 
 static uint32_t channels_of(const struct tw_feed *feed, const char *symbol)

@@ -15,6 +15,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/counters.h"
 #include "feedhandler/input.h"
 #include "feedhandler/instruments.h"
@@ -102,7 +103,9 @@ static inline void tw_feed_packet(struct tw_feed *feed, const struct tw_packet *
 /* Brings what the input has counted into the feed's counters. */
 void tw_feed_count_input(struct tw_feed *feed, const struct tw_input *input);
 
-/* Runs an input that can wait to its end.  TW_OK (see input->warning), or what stopped it. */
+/* Before the first packet of an input whose packets need not keep their time. */
+void tw_feed_read_unpaced(const struct tw_feed *feed, struct tw_input *input);
+/* Runs an input that can wait to its end, unpaced.  TW_OK (see input->warning), or what stopped it. */
 int tw_feed_run(struct tw_feed *feed, struct tw_input *input, struct tw_error *err) TW_MUST_USE;
 
 /* ---- for session layers ---- */
@@ -112,10 +115,118 @@ static inline void tw_feed_count(struct tw_feed *feed, enum tw_fh_counter index,
 	tw_counter_add(&feed->counters, (unsigned int)index, n);
 }
 
+static inline void tw_feed_venue_msgs(struct tw_feed *feed, const struct tw_venue_msg *msgs,
+				      uint32_t count)
+{
+	tw_feed_count(feed, TW_FH_venue_messages, count);
+	feed->protocol->messages(feed, msgs, count);
+}
+
 static inline void tw_feed_venue_msg(struct tw_feed *feed, const struct tw_venue_msg *msg)
 {
-	tw_feed_count(feed, TW_FH_venue_messages, 1);
-	feed->protocol->message(feed, msg);
+	tw_feed_venue_msgs(feed, msg, 1);
+}
+
+/* Messages of one packet on their way to the decoder, which gets many at once. */
+#define TW_FEED_RUN_MSGS   64u
+#define TW_FEED_AHEAD_MSGS 8u /* at least: a miss of the cache lasts for some of them */
+struct tw_feed_run {
+	uint32_t count;
+	struct tw_venue_msg msgs[TW_FEED_RUN_MSGS];
+};
+
+static inline void tw_feed_ahead(const struct tw_feed *feed, const struct tw_venue_msg *msgs,
+				 uint32_t count)
+{
+	if (feed->protocol->ahead != NULL) {
+		feed->protocol->ahead(feed, msgs, count);
+	}
+}
+
+struct tw_feed_blocks { /* of a packet: each is a u16 length and a message */
+	uint32_t count;
+	bool big_endian;
+	bool shown;    /* the decoder has heard of them */
+	bool numbered; /* from first_seq on; else all have the number 0, which is none */
+	uint64_t first_seq;
+	uint64_t recv_ns;
+};
+
+/* The decoder hears of messages a few at a time, while the packet itself is still on its way into the cache. */
+static inline void tw_feed_run_add(struct tw_feed_run *run, const struct tw_feed *feed,
+				   const uint8_t *data, uint32_t len_bytes, uint64_t seq,
+				   uint64_t recv_ns, bool shown)
+{
+	/* field by field: a struct that was just made so and is copied whole waits for its own stores */
+	struct tw_venue_msg *msg = &run->msgs[run->count++];
+	msg->data = data;
+	msg->len_bytes = len_bytes;
+	msg->seq = seq;
+	msg->recv_ns = recv_ns;
+	if (!shown && run->count % TW_FEED_AHEAD_MSGS == 0) {
+		tw_feed_ahead(feed, &run->msgs[run->count - TW_FEED_AHEAD_MSGS],
+			      TW_FEED_AHEAD_MSGS);
+	}
+}
+
+/* No more will be added before they are delivered. */
+static inline void tw_feed_run_close(const struct tw_feed_run *run, const struct tw_feed *feed,
+				     bool shown)
+{
+	uint32_t left = run->count % TW_FEED_AHEAD_MSGS;
+	if (!shown && left > 0) {
+		tw_feed_ahead(feed, &run->msgs[run->count - left], left);
+	}
+}
+
+/* Takes blocks from `from` on, which begin at *payload: TW_FEED_RUN_MSGS of them or all that are left.  False where
+ * they reach past the end. */
+static inline bool tw_feed_run_take(struct tw_feed_run *run, const struct tw_feed *feed,
+				    struct tw_bytes *payload, const struct tw_feed_blocks *blocks,
+				    uint32_t from)
+{
+	uint32_t left = blocks->count - from;
+	uint32_t count = left < TW_FEED_RUN_MSGS ? left : TW_FEED_RUN_MSGS;
+	run->count = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		uint16_t len_bytes =
+			blocks->big_endian ? tw_bytes_be16(payload) : tw_bytes_le16(payload);
+		const uint8_t *data = tw_bytes_take(payload, len_bytes);
+		if (data == NULL) {
+			return false;
+		}
+		tw_feed_run_add(run, feed, data, len_bytes,
+				blocks->numbered ? blocks->first_seq + from + i : 0,
+				blocks->recv_ns, blocks->shown);
+	}
+	tw_feed_run_close(run, feed, blocks->shown);
+	return true;
+}
+
+/* A packet's blocks, all of which are there, but for the first `known`, which came before: `run` has the
+ * first ones, *rest is what follows. */
+static inline void tw_feed_run_deliver(struct tw_feed *feed, struct tw_feed_run *run,
+				       struct tw_bytes rest, const struct tw_feed_blocks *blocks,
+				       uint32_t known)
+{
+	uint32_t at = 0;
+	while (at < blocks->count) {
+		uint32_t skip = known > at ? known - at : 0;
+		if (skip < run->count) {
+			tw_feed_venue_msgs(feed, run->msgs + skip, run->count - skip);
+		}
+		at += run->count;
+		if (at < blocks->count) {
+			(void)tw_feed_run_take(run, feed, &rest, blocks, at);
+		}
+	}
+}
+
+/* How many of `count` messages from first_seq on come before next_seq. */
+static inline uint32_t tw_feed_known(uint64_t first_seq, uint32_t count, uint64_t next_seq)
+{
+	uint64_t known = next_seq > first_seq ? next_seq - first_seq : 0;
+	return known < count ? (uint32_t)known : count;
 }
 
 /* The venue has begun another session: its definitions are due again, and its books are empty. */
@@ -124,21 +235,7 @@ void tw_feed_session_changed(struct tw_feed *feed);
 /* Messages of the venue will not come any more: counted, and books are incomplete from here on. */
 void tw_feed_gap(struct tw_feed *feed, uint64_t missing_msgs);
 
-/* A message that will be delivered shortly: a decoder may fetch what it will look at. */
-static inline void tw_feed_ahead(const struct tw_feed *feed, const uint8_t *data,
-				 uint32_t len_bytes)
-{
-	if (feed->protocol->ahead != NULL) {
-		feed->protocol->ahead(feed, data, len_bytes);
-	}
-}
-
 /* ---- for decoders ---- */
-
-/* The common head of everything that comes from `msg`, but for kind and instrument.  A time before
- * 1970 is no time: exchange_ns is then 0, TS_BAD is set and the value counted as unknown. */
-struct tw_msg_head tw_feed_stamp(struct tw_feed *feed, const struct tw_venue_msg *msg,
-				 int64_t exchange_ns, uint16_t flags);
 
 static inline void tw_feed_kind(struct tw_msg_head *head, enum tw_msg_kind kind, size_t msg_bytes)
 {
@@ -192,6 +289,39 @@ static inline bool tw_feed_time(const struct tw_feed *feed, int64_t venue_ns, ui
 	}
 	*ns = (uint64_t)moved;
 	return true;
+}
+
+/* The common head of everything that comes from `msg`, but for kind and instrument.  A time before
+ * 1970 is no time: exchange_ns is then 0, TS_BAD is set and the value counted as unknown. */
+static inline struct tw_msg_head tw_feed_stamp(struct tw_feed *feed, const struct tw_venue_msg *msg,
+					       int64_t exchange_ns, uint16_t flags)
+{
+	struct tw_msg_head head = {
+		.venue_id = feed->venue_id,
+		.flags = flags,
+		.exchange_seq = (uint32_t)msg->seq,
+	};
+	if (exchange_ns < 0) {
+		tw_feed_count(feed, TW_FH_unknown_values, 1);
+		head.flags |= TW_MSG_TS_BAD;
+		return head;
+	}
+	if (!tw_feed_time(feed, exchange_ns, &head.exchange_ns) || msg->recv_ns == 0 ||
+	    msg->recv_ns > INT64_MAX) {
+		head.flags |= TW_MSG_TS_BAD;
+		return head;
+	}
+	/* both are within 0 .. INT64_MAX, so the difference fits */
+	int64_t delta_ns = (int64_t)msg->recv_ns - (int64_t)head.exchange_ns;
+	if (feed->counters.hists != NULL) {
+		tw_hist_record(&feed->counters.hists[TW_FH_HIST_exchange_to_feedhandler], delta_ns);
+	}
+	if (delta_ns > INT32_MAX || delta_ns < INT32_MIN) {
+		head.flags |= TW_MSG_TS_BAD;
+		delta_ns = delta_ns < 0 ? INT32_MIN : INT32_MAX;
+	}
+	head.recv_delta_ns = (int32_t)delta_ns;
+	return head;
 }
 
 /* YYYYMMDD in the venue's zone (tw_protocol.zone_seconds); 0 on the epoch's first day, which stands for a

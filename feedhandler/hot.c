@@ -252,6 +252,9 @@ static void run(struct tw_feedhandler *fh)
 {
 	enter(fh, TW_FH_RUNNING);
 	struct tw_packet packet;
+	if (fh->pace.speed_pct == 0 && !fh->conf->restamp) {
+		tw_feed_read_unpaced(fh->feed, fh->input);
+	}
 	while (!fh->abandoned) {
 		int rc = tw_input_next(fh->input, &packet, &fh->error);
 		uint64_t now_ns = tw_mono_ns();

@@ -19,6 +19,7 @@ struct tw_packet { /* one UDP datagram */
 	uint16_t src_port, dst_port;
 	uint64_t recv_ns; /* wall clock of its reception, 0 where unknown */
 	uint32_t line;    /* of a live feed, from 0 */
+	bool shown;       /* tw_input.show has had it */
 };
 
 /* Written by the input; the process copies them into its counter file. */
@@ -53,7 +54,12 @@ struct tw_input { /* the head of every implementation */
 	bool waits; /* a file: it can wait for its reader, nothing is lost meanwhile */
 	const char
 		*session; /* the session layer that its packets are for; NULL: what is configured */
-	uint32_t lines;   /* of a live feed; 0: a file */
+	/* Set by who reads: packets are wanted as they come, whatever their time.  The input may then read ahead,
+	 * and shows what it has read, so that it can be fetched. */
+	bool unpaced;
+	void (*show)(const void *ctx, const struct tw_packet *packet); /* NULL: nobody looks */
+	const void *show_ctx;
+	uint32_t lines;                   /* of a live feed; 0: a file */
 	uint32_t empty_lines;             /* bit l: line l was polled empty by the last next() */
 	const struct tw_input_line *line; /* `lines` of them */
 	uint32_t parts;          /* recordings begun: grows where the next of several begins */

@@ -3,7 +3,8 @@
  *
  * Recognised by its first messages, all of which must be of ITCH 5.0 and as long as that type is: the
  * format has no mark of its own.
- * Packets    a run of messages of one time, so that a replay keeps the venue's own timing.
+ * Packets    a run of messages of one time, so that a replay keeps the venue's own timing; where nobody asks for it
+ *            (tw_input.unpaced), as many as a decoder takes at once.  The session layer gives each its time.
  * Receive time  nobody received these messages: it is the venue's own time, and recv_delta_ns is 0.  The day
  *            is the configured one; else the one in the file's name, as Nasdaq writes it (MMDDYYYY, YYYYMMDD
  *            or S and MMDDYY); else the epoch's first, which stands for a day that is not known.
@@ -67,9 +68,7 @@ static bool block_at(const struct binaryfile *file, size_t at, uint32_t *len_byt
 
 static uint64_t time_of(const struct binaryfile *file, size_t at, uint32_t len_bytes)
 {
-	return len_bytes < TW_ITCH50_HEAD_BYTES
-		       ? 0
-		       : tw_itch50_time_of_day(file->buffer + at + LENGTH_BYTES);
+	return tw_itch50_time_or_0(file->buffer + at + LENGTH_BYTES, len_bytes);
 }
 
 /* Nothing whole is left: did the file end where it may? */
@@ -108,12 +107,15 @@ static int binaryfile_next(struct tw_input *input, struct tw_packet *packet, str
 	}
 	size_t begin = file->at;
 	uint64_t time_ns = time_of(file, begin, len_bytes);
+	uint64_t count = 0;
 	do {
-		input->counts.packets++;
-		input->counts.bytes += LENGTH_BYTES + len_bytes;
+		count++;
 		file->at += LENGTH_BYTES + len_bytes;
 	} while (block_at(file, file->at, &len_bytes) && len_bytes != 0 &&
-		 time_of(file, file->at, len_bytes) == time_ns);
+		 (input->unpaced ? count < TW_FEED_RUN_MSGS
+				 : time_of(file, file->at, len_bytes) == time_ns));
+	input->counts.packets += count;
+	input->counts.bytes += file->at - begin;
 	*packet = (struct tw_packet){
 		.payload = file->buffer + begin,
 		.len_bytes = (uint32_t)(file->at - begin),

@@ -15,6 +15,8 @@
 enum {
 	STREAM_BUFFER_BYTES = 256 * 1024,
 	FRAMES_PER_CALL = 256, /* frames without a datagram before next() returns 0 */
+	AHEAD_PACKETS = 8,
+	AHEAD_BYTES = 128 * 1024, /* of their payloads; one is shorter than half of it */
 	NAME_BYTES = 256
 };
 
@@ -25,6 +27,11 @@ struct capture {
 	char *stream_buffer;
 	pcap_t *pcap;
 	enum tw_frame_link link;
+	struct tw_packet ahead[AHEAD_PACKETS]; /* read, and not handed out from ahead_at on */
+	uint32_t ahead_at, ahead_count;
+	uint8_t *ahead_bytes; /* their payloads */
+	int ahead_rc; /* what stopped reading ahead, for when they are gone; TW_OK: nothing */
+	struct tw_error ahead_error; /* its text */
 	char name[NAME_BYTES];
 };
 
@@ -134,9 +141,9 @@ static int read_ended(struct capture *cap, struct tw_error *err)
 	return tw_fail(err, TW_ECLOSED, "%s: end of the capture", cap->name);
 }
 
-static int capture_next(struct tw_input *input, struct tw_packet *packet, struct tw_error *err)
+static int read_packet(struct capture *cap, struct tw_packet *packet, struct tw_error *err)
 {
-	struct capture *cap = (struct capture *)input; /* input is its first member */
+	struct tw_input *input = &cap->input;
 	for (unsigned int i = 0; i < FRAMES_PER_CALL; i++) {
 		struct pcap_pkthdr *hdr;
 		const u_char *data;
@@ -167,6 +174,59 @@ static int capture_next(struct tw_input *input, struct tw_packet *packet, struct
 	return 0;
 }
 
+/* Reads some packets, so that they can be fetched while those before them are decoded.  As tw_input_next() for the
+ * first of them. */
+static int read_ahead(struct capture *cap, struct tw_error *err)
+{
+	uint32_t used_bytes = 0;
+	cap->ahead_at = 0;
+	cap->ahead_count = 0;
+	while (cap->ahead_count < AHEAD_PACKETS && used_bytes <= AHEAD_BYTES / 2) {
+		struct tw_packet *packet = &cap->ahead[cap->ahead_count];
+		int rc = read_packet(cap, packet, cap->ahead_count == 0 ? err : &cap->ahead_error);
+		if (rc != 1 && cap->ahead_count == 0) {
+			return rc;
+		}
+		if (rc != 1) {
+			cap->ahead_rc = rc;
+			break;
+		}
+		/* the next frame takes its place */
+		uint8_t *room = cap->ahead_bytes + used_bytes;
+		memcpy(room, packet->payload, packet->len_bytes);
+		packet->payload = room;
+		packet->shown = true;
+		used_bytes += packet->len_bytes;
+		cap->ahead_count++;
+		cap->input.show(cap->input.show_ctx, packet);
+	}
+	return 1;
+}
+
+static int capture_next(struct tw_input *input, struct tw_packet *packet, struct tw_error *err)
+{
+	struct capture *cap = (struct capture *)input; /* input is its first member */
+	if (!input->unpaced || input->show == NULL) {
+		return read_packet(cap, packet, err);
+	}
+	if (cap->ahead_at == cap->ahead_count) {
+		int rc = cap->ahead_rc;
+		if (rc < 0) {
+			if (err != NULL) {
+				*err = cap->ahead_error;
+			}
+			return rc;
+		}
+		cap->ahead_rc = TW_OK;
+		rc = read_ahead(cap, err);
+		if (rc != 1) {
+			return rc;
+		}
+	}
+	*packet = cap->ahead[cap->ahead_at++];
+	return 1;
+}
+
 static void capture_close(struct tw_input *input)
 {
 	struct capture *cap = (struct capture *)input;
@@ -177,6 +237,7 @@ static void capture_close(struct tw_input *input)
 	}
 	tw_input_source_close(cap->source);
 	free(cap->stream_buffer);
+	free(cap->ahead_bytes);
 	free(cap);
 }
 
@@ -191,7 +252,8 @@ static int begin(struct capture *cap, struct tw_error *err)
 	}
 	cap->stream = fopencookie(cap->source, "r", (cookie_io_functions_t){ .read = cookie_read });
 	cap->stream_buffer = malloc(STREAM_BUFFER_BYTES);
-	if (cap->stream == NULL || cap->stream_buffer == NULL) {
+	cap->ahead_bytes = malloc(AHEAD_BYTES);
+	if (cap->stream == NULL || cap->stream_buffer == NULL || cap->ahead_bytes == NULL) {
 		return tw_fail(err, TW_ENOMEM, "%s: out of memory", cap->name);
 	}
 	(void)setvbuf(cap->stream, cap->stream_buffer, _IOFBF, STREAM_BUFFER_BYTES);

@@ -53,6 +53,9 @@ static int switch_to(struct files *files, const char *path, struct tw_error *err
 static int files_next(struct tw_input *input, struct tw_packet *packet, struct tw_error *err)
 {
 	struct files *files = (struct files *)input; /* input is its first member */
+	files->current->unpaced = input->unpaced;
+	files->current->show = input->show;
+	files->current->show_ctx = input->show_ctx;
 	int rc = tw_input_next(files->current, packet, err);
 	add_up(files);
 	if (rc != TW_ECLOSED) {

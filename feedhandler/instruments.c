@@ -159,7 +159,7 @@ uint32_t tw_directory_find(const struct tw_directory *dir, const char symbol[TW_
 			     : (uint32_t)(found - (const char(*)[TW_SYMBOL_BYTES])dir->symbols) + 1;
 }
 
-int tw_instruments_init(struct tw_instruments *table, uint32_t max_count,
+int tw_instruments_init(struct tw_instruments *table, uint32_t max_count, bool numbered,
 			const struct tw_directory *directory, struct tw_error *err)
 {
 	*table = (struct tw_instruments){ .directory = directory, .max_count = max_count };
@@ -174,22 +174,22 @@ int tw_instruments_init(struct tw_instruments *table, uint32_t max_count,
 	uint32_t slot_count = UINT32_C(1) << bits;
 	table->slot_mask = slot_count - 1;
 	table->slot_shift = 64 - bits;
-	table->slots = aligned_alloc(sizeof(*table->slots), slot_count * sizeof(*table->slots));
-	table->ids = malloc(slot_count * sizeof(*table->ids));
-	if (table->slots == NULL || table->ids == NULL) {
-		tw_instruments_fini(table);
-		return tw_fail(err, TW_ENOMEM, "instruments: out of memory for %u", max_count);
+	table->slot_factor =
+		numbered ? UINT64_C(1) << table->slot_shift : UINT64_C(0x9e3779b97f4a7c15);
+	/* present and zeroed: the hot thread takes no page fault on a first sight */
+	int rc = tw_slab_init(&table->slab,
+			      slot_count * (sizeof(*table->slots) + sizeof(*table->ids)), err);
+	if (rc != TW_OK) {
+		return rc;
 	}
-	/* touched here, so that the hot thread takes no page fault on a first sight */
-	memset(table->slots, 0, slot_count * sizeof(*table->slots));
-	memset(table->ids, 0, slot_count * sizeof(*table->ids));
+	table->slots = (void *)table->slab.base;
+	table->ids = (void *)(table->slots + slot_count);
 	return TW_OK;
 }
 
 void tw_instruments_fini(struct tw_instruments *table)
 {
-	free(table->slots);
-	free(table->ids);
+	tw_slab_fini(&table->slab);
 	*table = (struct tw_instruments){ 0 };
 }
 

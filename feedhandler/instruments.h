@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/slab.h"
 #include "tidewire/error.h"
 
 #define TW_SYMBOL_BYTES        32u         /* as in InstrumentDefinition, NUL-padded */
@@ -63,11 +64,14 @@ struct tw_instruments {
 	struct tw_instrument *slots; /* slot_count of them, a power of two, at most half full */
 	uint32_t *ids;               /* slot + 1 by id, open addressing over slot_count too */
 	uint32_t slot_mask, slot_shift;
+	uint64_t slot_factor;                 /* of a key, before the shift */
+	struct tw_slab slab;                  /* of slots and ids */
 	uint32_t count, max_count;            /* used and refused ones */
 	const struct tw_directory *directory; /* borrowed; NULL: none */
 };
 
-int tw_instruments_init(struct tw_instruments *table, uint32_t max_count,
+/* `numbered`: keys are small numbers of the venue's, mostly from 1 on, which lie side by side then. */
+int tw_instruments_init(struct tw_instruments *table, uint32_t max_count, bool numbered,
 			const struct tw_directory *directory, struct tw_error *err) TW_MUST_USE;
 void tw_instruments_fini(struct tw_instruments *table); /* a zeroed one is fine */
 
@@ -89,8 +93,8 @@ void tw_instruments_undefine(struct tw_instruments *table);
 
 static inline uint32_t tw_instruments_slot(const struct tw_instruments *table, uint64_t key)
 {
-	/* multiplicative hashing: the product's high bits depend on all of the key's */
-	return (uint32_t)((key * 0x9e3779b97f4a7c15u) >> table->slot_shift);
+	/* multiplicative hashing: the product's high bits depend on all of the key's, or are its low ones */
+	return (uint32_t)((key * table->slot_factor) >> table->slot_shift);
 }
 
 /* NULL: not seen yet. */

@@ -63,7 +63,6 @@ void tw_itch50_clear_books(struct tw_feed *feed, struct tw_itch50 *itch,
 		tw_feed_send(feed, instrument, &c.head);
 	}
 	tw_itch50_orders_clear(&itch->orders);
-	tw_itch50_show_orders(feed, itch);
 }
 
 /* Another session: its orders are others, and its locate codes are given anew. */
@@ -91,9 +90,9 @@ static void another_day(struct tw_itch50 *itch, uint64_t recv_ns)
 	itch->dated = known && tw_civil_days(day.date) != 0;
 }
 
-static void itch50_message(struct tw_feed *feed, const struct tw_venue_msg *msg)
+static void itch50_message(struct tw_feed *feed, struct tw_itch50 *itch,
+			   const struct tw_venue_msg *msg)
 {
-	struct tw_itch50 *itch = feed->protocol_state;
 	if (msg->len_bytes == 0) {
 		tw_feed_count(feed, TW_FH_malformed_messages, 1);
 		return;
@@ -118,19 +117,41 @@ static void itch50_message(struct tw_feed *feed, const struct tw_venue_msg *msg)
 	handler->fn(feed, itch, msg);
 }
 
-/* Where order messages have their number, and all have their locate code. */
-static void itch50_ahead(const struct tw_feed *feed, const uint8_t *data, uint32_t len_bytes)
+/* Fetches what the message will look at.  Order messages have their number in one place, U its new one behind it,
+ * and all have their locate code; what else lies there does no harm.  Inlined always: gcc takes a function that does
+ * nothing but prefetch for one that does nothing, and drops its calls. */
+static inline __attribute__((always_inline)) void fetch(const struct tw_feed *feed,
+							const struct tw_itch50 *itch,
+							const struct tw_venue_msg *msg)
 {
-	const struct tw_itch50 *itch = feed->protocol_state;
-	if (len_bytes >= 19) {
+	const uint8_t *data = msg->data;
+	if (msg->len_bytes >= 19) {
 		tw_itch50_orders_prefetch(&itch->orders, tw_itch50_be64(data + 11));
-		if (data[0] == 'U' && len_bytes >= 27) {
+		if (data[0] == 'U' && msg->len_bytes >= 27) {
 			tw_itch50_orders_prefetch(&itch->orders, tw_itch50_be64(data + 19));
 		}
 		const struct tw_instruments *instruments = &feed->instruments;
 		uint32_t slot = tw_instruments_slot(instruments, tw_itch50_locate(data));
 		__builtin_prefetch(&instruments->slots[slot]);
 	}
+}
+
+static void itch50_ahead(const struct tw_feed *feed, const struct tw_venue_msg *msgs,
+			 uint32_t count)
+{
+	const struct tw_itch50 *itch = feed->protocol_state;
+	for (uint32_t i = 0; i < count; i++) {
+		fetch(feed, itch, &msgs[i]);
+	}
+}
+
+static void itch50_messages(struct tw_feed *feed, const struct tw_venue_msg *msgs, uint32_t count)
+{
+	struct tw_itch50 *itch = feed->protocol_state;
+	for (uint32_t i = 0; i < count; i++) {
+		itch50_message(feed, itch, &msgs[i]);
+	}
+	tw_counter_set(&feed->counters, TW_FH_orders, itch->orders.count);
 }
 
 static int itch50_open(struct tw_feed *feed, const struct tw_feed_conf *conf, struct tw_error *err)
@@ -191,7 +212,7 @@ const struct tw_protocol tw_protocol_itch50 = {
 	.zone_seconds = -5 * 3600,
 	.depths = 1u << TW_DEPTH_ORDERS,
 	.numbered = true,
-	.message = itch50_message,
+	.messages = itch50_messages,
 	.open = itch50_open,
 	.close = itch50_close,
 	.session_changed = itch50_session_changed,

@@ -54,11 +54,6 @@ tw_itch50_fn tw_itch50_system_event, tw_itch50_directory, tw_itch50_trading_acti
 void tw_itch50_clear_books(struct tw_feed *feed, struct tw_itch50 *itch,
 			   const struct tw_venue_msg *msg);
 
-static inline void tw_itch50_show_orders(struct tw_feed *feed, const struct tw_itch50 *itch)
-{
-	tw_counter_set(&feed->counters, TW_FH_orders, itch->orders.count);
-}
-
 static inline uint16_t tw_itch50_be16(const uint8_t *p)
 {
 	uint16_t v;
@@ -89,6 +84,12 @@ static inline uint64_t tw_itch50_time_of_day(const uint8_t *data)
 {
 	/* the two bytes before it are the tracking number's */
 	return tw_itch50_be64(data + TW_ITCH50_AT_TIME - 2) & UINT64_C(0xffffffffffff);
+}
+
+/* Of any message; 0 where it is too short to have one. */
+static inline uint64_t tw_itch50_time_or_0(const uint8_t *data, uint32_t len_bytes)
+{
+	return len_bytes < TW_ITCH50_HEAD_BYTES ? 0 : tw_itch50_time_of_day(data);
 }
 
 /* 25 hours: the longest day.  What lies beyond is no time of day. */

@@ -15,12 +15,6 @@ static void distrust(struct tw_feed *feed, struct tw_instrument *instrument)
 	instrument->book_flags = TW_MSG_BOOK_BAD;
 }
 
-static void forget(struct tw_feed *feed, struct tw_itch50 *itch, struct tw_itch50_order *order)
-{
-	tw_itch50_orders_remove(&itch->orders, order);
-	tw_itch50_show_orders(feed, itch);
-}
-
 static uint64_t priority_of(struct tw_itch50 *itch, const struct tw_venue_msg *msg)
 {
 	return msg->seq != 0 ? msg->seq : ++itch->arrivals;
@@ -146,7 +140,6 @@ static void add(struct tw_feed *feed, struct tw_itch50 *itch, const struct tw_ve
 	memcpy(slot->participant, a.participant, sizeof(slot->participant));
 	slot->locate = tw_itch50_locate(p);
 	slot->side = side;
-	tw_itch50_show_orders(feed, itch);
 	instrument->has_book = 1;
 	tw_feed_kind(&a.head, TW_MSG_ORDER_ADD, sizeof(a));
 	a.head.instrument_id = instrument->id;
@@ -185,7 +178,7 @@ static void take_from(struct tw_feed *feed, struct tw_itch50 *itch, struct tw_it
 		e->price = (int64_t)order->price * TW_ITCH50_PRICE4;
 	}
 	if (order->qty == 0) {
-		forget(feed, itch, order);
+		tw_itch50_orders_remove(&itch->orders, order);
 	}
 }
 
@@ -251,7 +244,7 @@ static void drop_order(struct tw_feed *feed, struct tw_itch50 *itch, const struc
 		.order_id = order->ref,
 		.side = order->side,
 	};
-	forget(feed, itch, order);
+	tw_itch50_orders_remove(&itch->orders, order);
 	tw_feed_kind(&d.head, TW_MSG_ORDER_DELETE, sizeof(d));
 	d.head.instrument_id = instrument->id;
 	tw_feed_send(feed, instrument, &d.head);

@@ -30,14 +30,15 @@ struct tw_protocol {
 	int32_t zone_seconds;  /* added to UTC: the day that this gives is the trading date */
 	uint32_t depths;       /* bit for each enum tw_depth that it gives */
 	bool numbered;         /* an instrument's id is the venue's own number, which is its key */
-	void (*message)(struct tw_feed *feed, const struct tw_venue_msg *msg);
+	void (*messages)(struct tw_feed *feed, const struct tw_venue_msg *msgs, uint32_t count);
 
 	/* The rest may be NULL.  `open` makes feed->protocol_state, `close` frees it. */
 	int (*open)(struct tw_feed *feed, const struct tw_feed_conf *conf, struct tw_error *err);
 	void (*close)(struct tw_feed *feed);
 	void (*session_changed)(struct tw_feed *feed); /* NULL: definitions are due again */
 	void (*gap)(struct tw_feed *feed);
-	void (*ahead)(const struct tw_feed *feed, const uint8_t *data, uint32_t len_bytes);
+	/* Messages that will come shortly, or never: what they will look at may be fetched. */
+	void (*ahead)(const struct tw_feed *feed, const struct tw_venue_msg *msgs, uint32_t count);
 };
 
 extern const struct tw_protocol tw_protocol_tops16; /* IEX TOPS 1.6 */

@@ -39,6 +39,9 @@ struct tw_session {
 	 * looked at, else only the header.  NULL: such packets have no lines. */
 	enum tw_place (*place)(const struct tw_feed *feed, const void *state,
 			       const struct tw_packet *packet, struct tw_span *span);
+	/* A packet that will come shortly: the decoder may hear of its first messages (tw_feed_ahead()).
+	 * NULL: nothing is known of them. */
+	void (*ahead)(const struct tw_feed *feed, const struct tw_packet *packet);
 	/* The datagram that asks a server for messages first_seq .. of the session under way; its length.
 	 * NULL: there is no such request, or it is not a datagram. */
 	uint32_t (*request)(const void *state, uint64_t first_seq, uint16_t count,

@@ -1,13 +1,15 @@
 /* Nasdaq BinaryFILE: what is left of a session where it lies in a file.
  *
  * A packet is a run of blocks as input_binaryfile.c has cut it: u16 BE length, then the message.  The
- * file numbers nothing, so its first message is number 1.  Each file is a session: that is what Nasdaq
+ * file numbers nothing, so its first message is number 1.  The packet's receive time is that of its first message; the
+ * others' are as far from it as their own times are.  Each file is a session: that is what Nasdaq
  * puts in one, and nothing in two files says that one continues the other.
  * Threads   one. */
 #include <stdbool.h>
 
 #include "base/bytes.h"
 #include "feedhandler/feed.h"
+#include "feedhandler/itch50.h"
 #include "feedhandler/session.h"
 
 struct binaryfile {
@@ -15,11 +17,23 @@ struct binaryfile {
 	bool part_begins; /* the next message is another file's first */
 };
 
+static void deliver(struct tw_feed *feed, struct tw_feed_run *run)
+{
+	if (run->count > 0) {
+		tw_feed_run_close(run, feed, false);
+		tw_feed_venue_msgs(feed, run->msgs, run->count);
+		run->count = 0;
+	}
+}
+
 static void binaryfile_packet(struct tw_feed *feed, void *state_memory,
 			      const struct tw_packet *packet)
 {
 	struct binaryfile *state = state_memory;
 	struct tw_bytes at = tw_bytes_of(packet->payload, packet->len_bytes);
+	struct tw_feed_run run;
+	uint64_t midnight_ns = 0;
+	bool first = true;
 	if (state->part_begins) {
 		state->part_begins = false;
 		if (state->last_seq > 0) {
@@ -27,17 +41,26 @@ static void binaryfile_packet(struct tw_feed *feed, void *state_memory,
 			tw_feed_session_changed(feed);
 		}
 	}
+	run.count = 0;
 	while (tw_bytes_left(&at) > 0) {
-		struct tw_venue_msg msg = { .recv_ns = packet->recv_ns };
-		msg.len_bytes = tw_bytes_be16(&at);
-		msg.data = tw_bytes_take(&at, msg.len_bytes);
-		if (msg.data == NULL) {
+		uint32_t len_bytes = tw_bytes_be16(&at);
+		const uint8_t *data = tw_bytes_take(&at, len_bytes);
+		if (data == NULL) {
 			tw_feed_count(feed, TW_FH_malformed_packets, 1);
-			return;
+			break;
 		}
-		msg.seq = ++state->last_seq;
-		tw_feed_venue_msg(feed, &msg);
+		uint64_t time_ns = tw_itch50_time_or_0(data, len_bytes);
+		if (first) {
+			first = false;
+			midnight_ns = packet->recv_ns - time_ns;
+		}
+		tw_feed_run_add(&run, feed, data, len_bytes, ++state->last_seq,
+				midnight_ns + time_ns, false);
+		if (run.count == TW_FEED_RUN_MSGS) {
+			deliver(feed, &run);
+		}
 	}
+	deliver(feed, &run);
 }
 
 static void binaryfile_part(void *state_memory)

@@ -43,9 +43,9 @@ static bool is_ours(const struct tw_feed *feed, const struct tw_packet *packet)
 }
 
 /* Whether `count` messages fill `payload_bytes` exactly; nothing of a packet that lies is used. */
-static bool blocks_hold(struct tw_bytes payload, uint16_t count)
+static bool blocks_hold(struct tw_bytes payload, uint32_t count)
 {
-	for (uint16_t i = 0; i < count; i++) {
+	for (uint32_t i = 0; i < count; i++) {
 		tw_bytes_skip(&payload, tw_bytes_le16(&payload));
 	}
 	return !payload.failed && tw_bytes_left(&payload) == 0;
@@ -70,12 +70,6 @@ static bool read_fields(struct header *hdr, struct tw_bytes *payload,
 	}
 	*payload = tw_bytes_of(bytes, hdr->payload_bytes);
 	return true;
-}
-
-static bool read_header(struct header *hdr, struct tw_bytes *payload,
-			const struct tw_packet *packet)
-{
-	return read_fields(hdr, payload, packet) && blocks_hold(*payload, hdr->count);
 }
 
 /* False where the packet is not of the session that is under way, nor of a newer one. */
@@ -114,7 +108,15 @@ static void iextp_packet(struct tw_feed *feed, void *state_memory, const struct 
 		tw_feed_count(feed, TW_FH_foreign_packets, 1);
 		return;
 	}
-	if (!read_header(&hdr, &payload, packet)) {
+	struct tw_feed_run run;
+	struct tw_feed_blocks blocks = { .numbered = true, .recv_ns = packet->recv_ns };
+	bool holds = read_fields(&hdr, &payload, packet);
+	if (holds) {
+		blocks.count = hdr.count;
+		blocks.first_seq = hdr.first_seq;
+	}
+	if (!holds || !tw_feed_run_take(&run, feed, &payload, &blocks, 0) ||
+	    !blocks_hold(payload, blocks.count - run.count)) {
 		tw_feed_count(feed, TW_FH_malformed_packets, 1);
 		return;
 	}
@@ -129,20 +131,11 @@ static void iextp_packet(struct tw_feed *feed, void *state_memory, const struct 
 		tw_feed_gap(feed, hdr.first_seq - state->next_seq);
 		state->next_seq = hdr.first_seq;
 	}
-	struct tw_venue_msg msg = { .seq = hdr.first_seq, .recv_ns = packet->recv_ns };
-	uint64_t duplicates = 0;
-	for (uint16_t i = 0; i < hdr.count; i++, msg.seq++) {
-		msg.len_bytes = tw_bytes_le16(&payload);
-		msg.data = tw_bytes_take(&payload, msg.len_bytes);
-		if (msg.seq < state->next_seq) {
-			duplicates++;
-			continue;
-		}
-		state->next_seq = msg.seq + 1;
-		tw_feed_venue_msg(feed, &msg);
-	}
-	if (duplicates > 0) {
-		tw_feed_count(feed, TW_FH_duplicate_messages, duplicates);
+	uint32_t known = tw_feed_known(hdr.first_seq, hdr.count, state->next_seq);
+	state->next_seq += hdr.count - known;
+	tw_feed_run_deliver(feed, &run, payload, &blocks, known);
+	if (known > 0) {
+		tw_feed_count(feed, TW_FH_duplicate_messages, known);
 	}
 }
 

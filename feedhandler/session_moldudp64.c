@@ -43,19 +43,13 @@ static bool carries_messages(const struct header *hdr)
 	return hdr->count != 0 && hdr->count != COUNT_END_OF_SESSION;
 }
 
-/* Whether the blocks fill the packet exactly.  The decoder hears of them here, a packet ahead of their
- * delivery. */
-static bool blocks_hold(const struct tw_feed *feed, struct tw_bytes payload, uint16_t count)
+/* Whether the blocks fill the packet exactly. */
+static bool blocks_hold(struct tw_bytes payload, uint32_t count)
 {
-	for (uint16_t i = 0; i < count; i++) {
-		uint16_t len_bytes = tw_bytes_be16(&payload);
-		const uint8_t *data = tw_bytes_take(&payload, len_bytes);
-		if (data == NULL) {
-			return false;
-		}
-		tw_feed_ahead(feed, data, len_bytes);
+	for (uint32_t i = 0; i < count; i++) {
+		tw_bytes_skip(&payload, tw_bytes_be16(&payload));
 	}
-	return tw_bytes_left(&payload) == 0;
+	return !payload.failed && tw_bytes_left(&payload) == 0;
 }
 
 /* All but the blocks, which begin at *payload. */
@@ -71,13 +65,6 @@ static bool read_fields(struct header *hdr, struct tw_bytes *payload,
 	}
 	memcpy(hdr->session, session, SESSION_BYTES);
 	return true;
-}
-
-static bool read_header(const struct tw_feed *feed, struct header *hdr, struct tw_bytes *payload,
-			const struct tw_packet *packet)
-{
-	return read_fields(hdr, payload, packet) &&
-	       blocks_hold(feed, *payload, carries_messages(hdr) ? hdr->count : 0);
 }
 
 /* Whether a packet of another session makes that one ours. */
@@ -132,50 +119,30 @@ static void note_next(struct tw_feed *feed, struct moldudp64 *state, const struc
 	}
 }
 
-static void deliver(struct tw_feed *feed, struct moldudp64 *state, const struct header *hdr,
-		    struct tw_bytes payload, uint64_t recv_ns)
-{
-	struct tw_venue_msg msg = { .seq = hdr->first_seq, .recv_ns = recv_ns };
-	uint64_t duplicates = 0;
-	for (uint16_t i = 0; i < hdr->count; i++, msg.seq++) {
-		msg.len_bytes = tw_bytes_be16(&payload);
-		msg.data = tw_bytes_take(&payload, msg.len_bytes);
-		if (msg.seq < state->next_seq) {
-			duplicates++;
-			continue;
-		}
-		state->next_seq = msg.seq + 1;
-		tw_feed_venue_msg(feed, &msg);
-	}
-	if (duplicates > 0) {
-		tw_feed_count(feed, TW_FH_duplicate_messages, duplicates);
-	}
-}
-
-static void deliver_unsequenced(struct tw_feed *feed, const struct header *hdr,
-				struct tw_bytes payload, uint64_t recv_ns)
-{
-	struct tw_venue_msg msg = { .recv_ns = recv_ns };
-	tw_feed_count(feed, TW_FH_unsequenced_packets, 1);
-	for (uint16_t i = 0; i < hdr->count; i++) {
-		msg.len_bytes = tw_bytes_be16(&payload);
-		msg.data = tw_bytes_take(&payload, msg.len_bytes);
-		tw_feed_venue_msg(feed, &msg);
-	}
-}
-
 static void moldudp64_packet(struct tw_feed *feed, void *state_memory,
 			     const struct tw_packet *packet)
 {
 	struct moldudp64 *state = state_memory;
 	struct header hdr;
 	struct tw_bytes payload;
-	if (!read_header(feed, &hdr, &payload, packet)) {
+	struct tw_feed_run run;
+	struct tw_feed_blocks blocks = { .big_endian = true,
+					 .shown = packet->shown,
+					 .recv_ns = packet->recv_ns };
+	bool holds = read_fields(&hdr, &payload, packet);
+	if (holds && carries_messages(&hdr)) {
+		blocks.count = hdr.count;
+		blocks.first_seq = hdr.first_seq;
+		blocks.numbered = hdr.first_seq != 0;
+	}
+	if (!holds || !tw_feed_run_take(&run, feed, &payload, &blocks, 0) ||
+	    !blocks_hold(payload, blocks.count - run.count)) {
 		tw_feed_count(feed, TW_FH_malformed_packets, 1);
 		return;
 	}
-	if (hdr.first_seq == 0 && carries_messages(&hdr)) {
-		deliver_unsequenced(feed, &hdr, payload, packet->recv_ns);
+	if (hdr.first_seq == 0 && blocks.count > 0) {
+		tw_feed_count(feed, TW_FH_unsequenced_packets, 1);
+		tw_feed_run_deliver(feed, &run, payload, &blocks, 0);
 		return;
 	}
 	if (hdr.first_seq ==
@@ -188,8 +155,11 @@ static void moldudp64_packet(struct tw_feed *feed, void *state_memory,
 		return;
 	}
 	note_next(feed, state, &hdr);
-	if (carries_messages(&hdr)) {
-		deliver(feed, state, &hdr, payload, packet->recv_ns);
+	uint32_t known = tw_feed_known(hdr.first_seq, blocks.count, state->next_seq);
+	state->next_seq += blocks.count - known;
+	tw_feed_run_deliver(feed, &run, payload, &blocks, known);
+	if (known > 0) {
+		tw_feed_count(feed, TW_FH_duplicate_messages, known);
 	}
 }
 
@@ -199,6 +169,7 @@ static enum tw_place moldudp64_place(const struct tw_feed *feed, const void *sta
 	const struct moldudp64 *state = state_memory;
 	struct header hdr;
 	struct tw_bytes payload;
+	(void)feed;
 	*span = (struct tw_span){ .next_seq = state->next_seq };
 	if (!read_fields(&hdr, &payload, packet) || hdr.first_seq == 0) {
 		return TW_PLACE_ASIDE;
@@ -211,10 +182,21 @@ static enum tw_place moldudp64_place(const struct tw_feed *feed, const void *sta
 	span->first_seq = hdr.first_seq;
 	span->end_seq = hdr.first_seq + count;
 	span->idle = hdr.count == 0;
-	if ((!ours || hdr.first_seq > state->next_seq) && !blocks_hold(feed, payload, count)) {
+	if ((!ours || hdr.first_seq > state->next_seq) && !blocks_hold(payload, count)) {
 		return TW_PLACE_ASIDE;
 	}
 	return ours ? TW_PLACE_ORDERED : TW_PLACE_NEW;
+}
+
+static void moldudp64_ahead(const struct tw_feed *feed, const struct tw_packet *packet)
+{
+	struct header hdr;
+	struct tw_bytes payload;
+	struct tw_feed_run run;
+	if (read_fields(&hdr, &payload, packet) && carries_messages(&hdr)) {
+		const struct tw_feed_blocks blocks = { .count = hdr.count, .big_endian = true };
+		(void)tw_feed_run_take(&run, feed, &payload, &blocks, 0);
+	}
 }
 
 static uint32_t moldudp64_request(const void *state_memory, uint64_t first_seq, uint16_t count,
@@ -244,5 +226,6 @@ const struct tw_session tw_session_moldudp64 = {
 	.part = moldudp64_part,
 	.packet = moldudp64_packet,
 	.place = moldudp64_place,
+	.ahead = moldudp64_ahead,
 	.request = moldudp64_request,
 };

@@ -562,6 +562,13 @@ static void tops16_message(struct tw_feed *feed, const struct tw_venue_msg *msg)
 	handler->fn(feed, msg);
 }
 
+static void tops16_messages(struct tw_feed *feed, const struct tw_venue_msg *msgs, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		tops16_message(feed, &msgs[i]);
+	}
+}
+
 const struct tw_protocol tw_protocol_tops16 = {
 	.name = "tops16",
 	.session = "iextp",
@@ -572,5 +579,5 @@ const struct tw_protocol tw_protocol_tops16 = {
 	/* New York in winter.  In summer the day rolls at 01:00 there, when IEX is closed either way. */
 	.zone_seconds = -5 * 3600,
 	.depths = 1u << TW_DEPTH_QUOTES,
-	.message = tops16_message,
+	.messages = tops16_messages,
 };

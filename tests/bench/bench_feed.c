@@ -143,6 +143,7 @@ static double decode(const struct feed *kind, const struct recording *r, uint64_
 		    TW_OK) {
 		die(err.text);
 	}
+	tw_feed_read_unpaced(feed, input); /* as a feedhandler does with speed_pct 0 */
 	uint64_t begin_ns = tw_mono_ns();
 	int rc;
 	while ((rc = tw_input_next(input, &packet, &err)) >= 0) {

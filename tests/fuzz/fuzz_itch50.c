@@ -37,7 +37,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		memcpy(block + 1, bytes, msg.len_bytes);
 		msg.data = block + 1;
 		uint64_t before = fuzz_messages;
-		tw_feed_ahead(feed, msg.data, msg.len_bytes);
 		tw_feed_venue_msg(feed, &msg);
 		/* a definition and two or three messages, after a BookClear for each instrument */
 		require(fuzz_messages - before <= 3 + 8);

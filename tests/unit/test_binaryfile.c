@@ -348,6 +348,39 @@ Test(binaryfile, it_carries_itch_alone, .timeout = 30)
 	cr_assert_not_null(strstr(err.text, "carries itch50"), "%s", err.text);
 }
 
+/* Where nobody keeps the venue's timing, a packet has messages of several times, each of which is received at its
+ * own, and as many as a decoder takes at once. */
+Test(binaryfile, unpaced_packets_are_long, .timeout = 30)
+{
+	struct tape t = six();
+	struct tw_input *input = open_tape(&t, "20191230", 0);
+	struct bench b;
+	struct tw_packet packet;
+	struct tw_error err = { 0 };
+	open_with(&b, (struct tw_feed_conf){ .session = "binaryfile" });
+	tw_feed_read_unpaced(b.feed, input);
+	cr_assert_eq(tw_input_next(input, &packet, &err), 1);
+	cr_assert_eq(packet.len_bytes, t.len);
+	tw_feed_packet(b.feed, &packet);
+	cr_assert_eq(b.count, 6);
+	for (size_t i = 0; i < 6; i++) {
+		const struct tw_msg_head *head = bench_msg(&b, i, TW_MSG_SESSION_EVENT);
+		cr_assert_eq(head->recv_delta_ns, 0);
+	}
+	cr_assert_eq(tw_input_next(input, &packet, &err), TW_ECLOSED);
+	bench_close(&b);
+	tw_input_close(input);
+
+	struct tape many = { .len = 0 };
+	for (uint64_t i = 0; i < 3 * TW_FEED_RUN_MSGS + 1; i++) {
+		put_event_block(&many, i);
+	}
+	input = open_tape(&many, "20191230", 0);
+	input->unpaced = true;
+	cr_assert_eq(read_all(input).packets, 4);
+	tw_input_close(input);
+}
+
 Test(binaryfile, a_packet_that_is_cut, .timeout = 30)
 {
 	struct bench b;

@@ -33,9 +33,19 @@ static struct tw_input *open_tape(const struct tape *t, uint8_t **block_p)
 struct totals {
 	struct tw_input_counts counts;
 	uint64_t udp;
+	uint64_t hash; /* of payloads and times */
 	int rc;
 	struct tw_error err, warning;
 };
+
+static uint64_t hash_packet(uint64_t h, const struct tw_packet *packet)
+{
+	h = (h ^ packet->recv_ns ^ packet->len_bytes) * UINT64_C(0x100000001b3);
+	for (uint32_t i = 0; i < packet->len_bytes; i++) {
+		h = (h ^ packet->payload[i]) * UINT64_C(0x100000001b3);
+	}
+	return h;
+}
 
 static struct totals drain(struct tw_input *input)
 {
@@ -43,12 +53,24 @@ static struct totals drain(struct tw_input *input)
 	struct tw_packet packet;
 	while ((t.rc = tw_input_next(input, &packet, &t.err)) >= 0) {
 		t.udp += (uint64_t)t.rc;
+		t.hash = t.rc == 1 ? hash_packet(t.hash, &packet) : t.hash;
 	}
 	t.counts = input->counts;
 	t.warning = input->warning;
 	return t;
 }
 
+static uint64_t shown, shown_hash;
+
+static void show(const void *ctx, const struct tw_packet *packet)
+{
+	(void)ctx;
+	cr_assert(packet->shown);
+	shown++;
+	shown_hash = hash_packet(shown_hash, packet);
+}
+
+/* Read twice: packet by packet, and ahead, which must come to the same. */
 static struct totals drain_tape(const struct tape *t)
 {
 	uint8_t *block;
@@ -56,6 +78,22 @@ static struct totals drain_tape(const struct tape *t)
 	struct totals totals = drain(input);
 	tw_input_close(input);
 	free(block);
+	input = open_tape(t, &block);
+	input->unpaced = true;
+	input->show = show;
+	shown = 0;
+	shown_hash = 0;
+	struct totals ahead = drain(input);
+	tw_input_close(input);
+	free(block);
+	cr_assert_eq(ahead.rc, totals.rc);
+	cr_assert_str_eq(ahead.err.text, totals.err.text);
+	cr_assert_str_eq(ahead.warning.text, totals.warning.text);
+	cr_assert_eq(ahead.udp, totals.udp);
+	cr_assert_eq(ahead.hash, totals.hash);
+	cr_assert_eq(shown, totals.udp);
+	cr_assert_eq(shown_hash, totals.hash);
+	cr_assert_eq(memcmp(&ahead.counts, &totals.counts, sizeof(totals.counts)), 0);
 	return totals;
 }
 

@@ -122,7 +122,7 @@ Test(instruments, collisions_are_refused, .timeout = 60)
 	cr_assert(find_collision(a, b));
 	struct tw_instruments table;
 	struct tw_error err = { 0 };
-	cr_assert_eq(tw_instruments_init(&table, 16, NULL, &err), TW_OK);
+	cr_assert_eq(tw_instruments_init(&table, 16, false, NULL, &err), TW_OK);
 	/* one that no channel carries takes no id */
 	struct tw_instrument *unheard = tw_instruments_add(&table, 1, b, 0);
 	cr_assert_eq(unheard->id, 0);
@@ -154,7 +154,7 @@ Test(instruments, directory_ids_come_first)
 	struct tw_error err = { 0 };
 	cr_assert_eq(parse(&dir, "AAPL\nMSFT\n", &err), TW_OK);
 	struct tw_instruments table;
-	cr_assert_eq(tw_instruments_init(&table, 16, &dir, &err), TW_OK);
+	cr_assert_eq(tw_instruments_init(&table, 16, false, &dir, &err), TW_OK);
 	char symbol[TW_SYMBOL_BYTES];
 	name(symbol, "MSFT");
 	struct tw_instrument *msft = tw_instruments_add(&table, 10, symbol, 1);
@@ -175,8 +175,8 @@ Test(instruments, the_order_of_appearance_does_not_matter, .timeout = 60)
 	enum { COUNT = 2000 };
 	struct tw_error err = { 0 };
 	struct tw_instruments up, down;
-	cr_assert_eq(tw_instruments_init(&up, COUNT, NULL, &err), TW_OK);
-	cr_assert_eq(tw_instruments_init(&down, COUNT, NULL, &err), TW_OK);
+	cr_assert_eq(tw_instruments_init(&up, COUNT, false, NULL, &err), TW_OK);
+	cr_assert_eq(tw_instruments_init(&down, COUNT, false, NULL, &err), TW_OK);
 	for (uint32_t i = 0; i < COUNT; i++) {
 		char symbol[TW_SYMBOL_BYTES] = "";
 		(void)snprintf(symbol, sizeof(symbol), "T%u", i);
@@ -202,7 +202,7 @@ Test(instruments, a_full_table_refuses)
 	struct tw_instruments table;
 	struct tw_error err = { 0 };
 	char symbol[TW_SYMBOL_BYTES] = "";
-	cr_assert_eq(tw_instruments_init(&table, 3, NULL, &err), TW_OK);
+	cr_assert_eq(tw_instruments_init(&table, 3, false, NULL, &err), TW_OK);
 	for (uint64_t key = 1; key <= 3; key++) {
 		symbol[0] = (char)('A' + key);
 		cr_assert_not_null(tw_instruments_add(&table, key, symbol, 1));
@@ -212,6 +212,6 @@ Test(instruments, a_full_table_refuses)
 	cr_assert_null(tw_instruments_find(&table, 4));
 	cr_assert_not_null(tw_instruments_find(&table, 2));
 	tw_instruments_fini(&table);
-	cr_assert_eq(tw_instruments_init(&table, 0, NULL, &err), TW_EARG);
-	cr_assert_eq(tw_instruments_init(&table, UINT32_MAX, NULL, &err), TW_EARG);
+	cr_assert_eq(tw_instruments_init(&table, 0, false, NULL, &err), TW_EARG);
+	cr_assert_eq(tw_instruments_init(&table, UINT32_MAX, false, NULL, &err), TW_EARG);
 }

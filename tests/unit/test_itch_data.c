@@ -100,16 +100,18 @@ static void prime(struct tw_feed *feed, const struct tw_venue_msg *msg)
 	struct tw_venue_msg first = *msg;
 	first.data = add.bytes;
 	first.len_bytes = (uint32_t)add.len;
-	tw_protocol_itch50.message(feed, &first);
+	tw_protocol_itch50.messages(feed, &first, 1);
 }
 
 /* Orders that the recording has added itself are primed in vain: the second A is dropped. */
-static void primed_message(struct tw_feed *feed, const struct tw_venue_msg *msg)
+static void primed_messages(struct tw_feed *feed, const struct tw_venue_msg *msgs, uint32_t count)
 {
-	if (strchr("ECXDU", msg->data[0]) != NULL) {
-		prime(feed, msg);
+	for (uint32_t i = 0; i < count; i++) {
+		if (strchr("ECXDU", msgs[i].data[0]) != NULL) {
+			prime(feed, &msgs[i]);
+		}
+		tw_protocol_itch50.messages(feed, &msgs[i], 1);
 	}
-	tw_protocol_itch50.message(feed, msg);
 }
 
 /* Plays one file to its end; the caller looks at the counters. */
@@ -167,7 +169,7 @@ Test(itch_data, every_field_of_every_recording, .timeout = 60)
 Test(itch_data, every_field_where_orders_are_known, .timeout = 60)
 {
 	struct tw_protocol primed = tw_protocol_itch50;
-	primed.message = primed_message;
+	primed.messages = primed_messages;
 	for (size_t i = 0; i < COUNT; i++) {
 		const struct recording *r = &recordings[i];
 		char path[512];

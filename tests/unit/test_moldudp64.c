@@ -155,6 +155,22 @@ Test(moldudp64, a_late_packet_is_not_delivered_twice, .timeout = 30)
 	bench_close(&b);
 }
 
+/* More than go to the decoder at once, some or all of which came before. */
+Test(moldudp64, packets_of_many_messages, .timeout = 30)
+{
+	enum { MANY = 3 * TW_FEED_RUN_MSGS + 5 };
+	for (uint16_t known = 0; known <= MANY; known++) {
+		struct bench b;
+		open_feed(&b);
+		send(&b, 1, known);
+		send(&b, 1, MANY);
+		assert_seqs(&b, 1, MANY + 1);
+		assert_counts(&b, known, 0, 0);
+		cr_assert_eq(bench_counter(&b, TW_FH_venue_messages), MANY);
+		bench_close(&b);
+	}
+}
+
 Test(moldudp64, the_end_of_a_session, .timeout = 30)
 {
 	struct bench b;
