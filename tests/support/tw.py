@@ -11,13 +11,14 @@ import threading
 import time
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SHARED = os.environ.get("TW_SHARED", os.path.join(TOP, "..", "shared"))
 BIN = os.environ.get("TW_BIN", os.path.join(TOP, "build/release/bin"))
 SLOW = 5 if os.environ.get("TW_PROFILE") in ("asan", "ubsan", "tsan", "debug") else 1
 
 
 def data_path(*parts):
     """A file of the shared reference data, or None where they are not at hand."""
-    base = os.environ.get("TW_DATA", os.path.join(TOP, "..", "shared", "data"))
+    base = os.environ.get("TW_DATA", os.path.join(SHARED, "data"))
     path = os.path.join(base, *parts)
     return path if os.path.exists(path) else None
 

@@ -1,7 +1,6 @@
 """What the `udp` transport puts on a wire, seen from outside: two network namespaces, a veth pair, a capture.
 
-Three judges that share no code with the sender look at every frame: the parser and CRC of this file, the RoCE
-v2 checker of the shared folder (where it is at hand), and Wireshark's InfiniBand dissector.
+The judges of tests/support/roce.py, which share no code with the sender, look at every frame.
 """
 import os
 import random
@@ -12,17 +11,13 @@ import subprocess
 import sys
 import tempfile
 import unittest
-import zlib
 
-TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BIN = os.environ.get("TW_BIN", os.path.join(TOP, "build/release/bin"))
-SHARED = os.environ.get("TW_SHARED", os.path.join(TOP, "..", "shared"))
-HELPER = os.path.join(BIN, "tw-test-wire-send")
-CHECKER = os.path.join(SHARED, "tools", "rocev2_check.py")
-DATA = os.environ.get("TW_DATA", os.path.join(SHARED, "data"))
+import tw
+from roce import QKEY, read_pcap, rocev2_check, tshark
+
+HELPER = tw.program("tw-test-wire-send")
 LIMIT_S = 20
 TOS = 34 << 2
-QKEY = 0x01234567
 
 
 def run(*argv, **kw):
@@ -34,46 +29,6 @@ def must(*argv):
     if p.returncode != 0:
         raise RuntimeError(f"{' '.join(argv)}: {p.stdout.strip()}")
     return p.stdout
-
-
-class Frame:
-    """One captured Ethernet frame, taken apart, with the ICRC as the specification words it."""
-
-    def __init__(self, raw):
-        assert raw[12:14] == b"\x08\x00"
-        ip = raw[14:]
-        (self.total, self.id, self.frag) = struct.unpack(">HHH", ip[2:8])
-        ip = ip[:self.total]
-        assert ip[0] == 0x45 and ip[9] == 17 and len(ip) == self.total
-        self.tos, self.ttl = ip[1], ip[8]
-        self.src, self.dst = socket.inet_ntoa(ip[12:16]), socket.inet_ntoa(ip[16:20])
-        self.sport, self.dport, self.udp_len, self.checksum = struct.unpack(">HHHH", ip[20:28])
-        bth = ip[28:40]
-        self.opcode, self.flags, self.pkey = bth[0], bth[1], bth[2:4]
-        self.masked = bth[4]
-        self.dest_qp = int.from_bytes(bth[5:8], "big")
-        self.psn = int.from_bytes(bth[9:12], "big")
-        self.qkey, = struct.unpack(">I", ip[40:44])
-        self.source_qp = int.from_bytes(ip[45:48], "big")
-        self.datagram = ip[48:-4]
-        self.icrc, = struct.unpack("<I", ip[-4:])
-        covered = bytearray(b"\xff" * 8 + ip[:-4])
-        for at in (8 + 1, 8 + 8, 8 + 10, 8 + 11, 8 + 26, 8 + 27, 8 + 28 + 4):
-            covered[at] = 0xFF
-        self.icrc_right = zlib.crc32(bytes(covered)) & 0xFFFFFFFF
-
-
-def read_pcap(path):
-    with open(path, "rb") as f:
-        raw = f.read()
-    assert raw[:4] == b"\xd4\xc3\xb2\xa1" and struct.unpack("<I", raw[20:24])[0] == 1
-    frames, at = [], 24
-    while at + 16 <= len(raw):
-        _, _, length, full = struct.unpack("<IIII", raw[at:at + 16])
-        assert length == full
-        frames.append(Frame(raw[at + 16:at + 16 + length]))
-        at += 16 + length
-    return frames
 
 
 class Capture:
@@ -293,56 +248,31 @@ class Wire(unittest.TestCase):
         return c.path
 
     def test_shared_checker_agrees(self):
-        if not os.path.exists(CHECKER):
-            self.skipTest("the shared RoCE v2 checker is not at hand")
-        p = run(sys.executable, CHECKER, self.capture_both_ways(), "--group", self.groups[0], "--tos", str(TOS),
-                "--qp", "ffffff", "--qkey", f"{QKEY:x}")
-        self.assertEqual(p.returncode, 0, p.stdout)
-        self.assertIn("frames 200 ud 200 rc 0", p.stdout)
+        out = rocev2_check(self, self.capture_both_ways(), "--group", self.groups[0], "--tos", str(TOS),
+                           "--qp", "ffffff", "--qkey", f"{QKEY:x}")
+        self.assertIn("frames 200 ud 200 rc 0", out)
 
     def test_wireshark_agrees(self):
-        if shutil.which("tshark") is None:
-            self.skipTest("tshark is not installed")
-        fields = ["infiniband.bth.opcode", "infiniband.deth.q_key", "infiniband.bth.destqp", "infiniband.bth.p_key",
-                  "ip.dsfield", "ip.dsfield.dscp", "ip.dsfield.ecn", "udp.dstport"]
-        argv = ["tshark", "-r", self.capture_both_ways(), "-d", "udp.port==4791,infiniband", "-T", "fields"]
-        p = subprocess.run(argv + [w for f in fields for w in ("-e", f)], stdout=subprocess.PIPE,
-                           stderr=subprocess.DEVNULL, text=True, timeout=LIMIT_S)
-        self.assertEqual(p.returncode, 0)
-        rows = [[int(v, 0) for v in line.split("\t")] for line in p.stdout.splitlines()]
-        self.assertEqual(rows, [[0x64, QKEY, 0xFFFFFF, 0xFFFF, TOS, 34, 0, 4791]] * 200)
+        rows = tshark(self, self.capture_both_ways(), "infiniband.bth.opcode", "infiniband.deth.q_key",
+                      "infiniband.bth.destqp", "infiniband.bth.p_key", "ip.dsfield", "ip.dsfield.dscp", "ip.dsfield.ecn",
+                      "udp.dstport")
+        self.assertEqual([[int(v, 0) for v in row] for row in rows],
+                         [[0x64, QKEY, 0xFFFFFF, 0xFFFF, TOS, 34, 0, 4791]] * 200)
 
 
 class Judges(unittest.TestCase):
     """The judges themselves, on frames that another vendor's hosts exchanged."""
 
     def setUp(self):
-        self.pcap = os.path.join(DATA, "rocev2", "roce.pcap")
-        if not os.path.exists(self.pcap):
+        self.pcap = tw.data_path("rocev2", "roce.pcap")
+        if self.pcap is None:
             self.skipTest("the shared captures are not at hand")
 
     def test_shared_checker(self):
-        if not os.path.exists(CHECKER):
-            self.skipTest("the shared RoCE v2 checker is not at hand")
-        p = run(sys.executable, CHECKER, self.pcap)
-        self.assertEqual(p.returncode, 0, p.stdout)
-        self.assertIn("frames 105 ud 0 rc 105 icrc_bad 0", p.stdout)
+        self.assertIn("frames 105 ud 0 rc 105 icrc_bad 0", rocev2_check(self, self.pcap))
 
     def test_own_icrc(self):
-        with open(self.pcap, "rb") as f:
-            raw = f.read()
-        at, n = 24, 0
-        order = "<" if raw[:4] == b"\xd4\xc3\xb2\xa1" else ">"
-        while at + 16 <= len(raw):
-            length = struct.unpack(order + "I", raw[at + 8:at + 12])[0]
-            eth = raw[at + 16:at + 16 + length]
-            at += 16 + length
-            if eth[12:14] == b"\x08\x00" and eth[23] == 17 and eth[36:38] == struct.pack(">H", 4791):
-                f = Frame(eth)
-                self.assertEqual(f.icrc, f.icrc_right)
-                n += 1
-        self.assertEqual(n, 105)
-
-
-if __name__ == "__main__":
-    unittest.main()
+        frames = read_pcap(self.pcap)
+        self.assertEqual(len(frames), 105)
+        for f in frames:
+            self.assertEqual(f.icrc, f.icrc_right)
