@@ -95,6 +95,8 @@ class Agent:
 
     def on_pipe(self, id, stream, pipe):
         """Passes one chunk on; false when there is none now, or ever again."""
+        if pipe.closed:     # by an event of the same turn
+            return False
         try:
             data = os.read(pipe.fileno(), CHUNK_BYTES)
         except BlockingIOError:
@@ -111,7 +113,7 @@ class Agent:
         os.close(pidfd)
         p.wait()
         for stream, pipe in ((1, p.stdout), (2, p.stderr)):
-            while pipe and not pipe.closed and self.on_pipe(id, stream, pipe):
+            while pipe and self.on_pipe(id, stream, pipe):
                 pass
         del self.processes[id]
         self.say(id=id, exit=p.returncode)

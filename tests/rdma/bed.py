@@ -92,10 +92,33 @@ class Host(vm.Guest):
         """Takes the interface down, or up again."""
         self.run(f"ip link set {line}0 {'up' if up else 'down'}")
 
+    def sniff(self, line, udp=False):
+        """tcpdump on this line's interface: the RoCE v2 frames that the kernel sends and gets there (a context manager with
+        `path`).  A GSO send is one frame on a veth, cut here at 9216 bytes: send without."""
+        return Sniff(self, line, udp)
+
     def netem_drops(self, line, udp=False):
         dev, ns = (line + "1", UDP) if udp else (line + "0", None)
         out = self.run(f"tc -s qdisc show dev {dev}", ns=ns).out
         return int(out.split("(dropped ")[1].split(",")[0]) if "netem" in out else 0
+
+
+class Sniff:
+    """In immediate mode each frame takes a slot of the snapshot length: 32 MiB hold 3,600 of them."""
+
+    def __init__(self, host, line, udp):
+        host.captures += 1
+        self.host, self.dev, self.ns = host, line + "01"[udp], UDP if udp else None
+        self.path = host.path(f"sniff{host.captures}.pcap")
+
+    def __enter__(self):
+        self.process = self.host.start(["tcpdump", "-i", self.dev, "-w", self.path, "-U", "--immediate-mode", "-Z", "root",
+                                        "-B", "32768", "-s", "9216", "udp", "dst", "port", "4791"], ns=self.ns)
+        self.process.wait_line("listening on")
+        return self
+
+    def __exit__(self, *unused):
+        self.process.stop()
 
 
 class OneGuest(Host):
@@ -221,6 +244,11 @@ def guests(count=2, **options):
     bed = Guests(count, **options)
     bed.boot()
     return bed
+
+
+def mckey(host, line, group, count, *args):
+    """The multicast example of librdmacm; with -s it sends.  It says `receiving` once it has joined."""
+    return host.start(["stdbuf", "-oL", "mckey", "-m", group, "-b", host.address(line), "-c", "1", "-C", str(count), *args])
 
 
 # --- the tool --------------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ for word in $(cat /proc/cmdline); do
 	case $word in
 	tw_share=*) share=${word#tw_share=} ;;
 	tw_probe) leave "probe: the guest boots" ;;
-	tw_panic) echo c >/proc/sysrq-trigger ;;
 	esac
 done
 

@@ -25,6 +25,24 @@ BOOT_S = 180    # takes 10 s alone; the machine may be very loaded
 GRACE_S = 60
 
 
+BOOT_SH = """\
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8
+exec </dev/ttyS0 >/dev/ttyS0 2>&1
+mkdir -p /dev/shm /dev/pts
+mount -t tmpfs -o mode=1777 tmpfs /dev/shm
+mount -t devpts devpts /dev/pts
+mount -t tmpfs tmpfs /run
+ip link set lo up
+echo {name} >/proc/sys/kernel/hostname
+ulimit -l unlimited
+ulimit -c 0
+/usr/bin/python3 -I -S {agent}
+echo "bed: the agent ended: $?"
+echo o >/proc/sysrq-trigger
+sleep 60
+"""
+
+
 class GuestError(AssertionError):
     """The guest died, or does not answer, or a command failed; says what its console said."""
 
@@ -109,9 +127,9 @@ class Qmp:
         self.file.readline()
         self.call("qmp_capabilities")
 
-    def call(self, name, **arguments):
+    def call(self, command, **arguments):
         with self.lock:
-            self.file.write(json.dumps({"execute": name, "arguments": arguments}).encode() + b"\n")
+            self.file.write(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n")
             self.file.flush()
             while True:
                 line = self.file.readline()
@@ -119,7 +137,7 @@ class Qmp:
                     raise GuestError("QEMU is gone")
                 reply = json.loads(line)
                 if "error" in reply:
-                    raise GuestError(f"{name}: {reply['error']['desc']}")
+                    raise GuestError(f"{command}: {reply['error']['desc']}")
                 if "return" in reply:
                     return reply["return"]
 
@@ -133,6 +151,7 @@ class Guest:
         self.memory_mbytes, self.cpus = memory_mbytes, cpus
         self.dir = tempfile.mkdtemp(prefix=f"tw-rdma-{name}-")
         self.console_path = os.path.join(self.dir, "console.log")
+        self.boot_script = BOOT_SH.format(name=name, agent=shlex.quote(os.path.join(image.HERE, "agent.py")))
         self.release = None
         self.processes = {}
         self.next_id = 1
@@ -146,7 +165,8 @@ class Guest:
     def boot(self):
         kernel, initrd = image.get()
         accel = image.accelerator(kernel, initrd)
-        self._write_boot_script()
+        with open(self.path("boot.sh"), "w", encoding="utf-8") as f:
+            f.write(self.boot_script)
         self.sock, agent = socket.socketpair()
         self.qmp_sock, qmp = socket.socketpair()
         fds = [agent.fileno(), qmp.fileno()]
@@ -174,26 +194,6 @@ class Guest:
 
     def console_chardev(self):
         return "stdio,mux=on,signal=off" if self.console == "stdio" else "null"
-
-    def _write_boot_script(self):
-        agent = os.path.join(image.HERE, "agent.py")
-        with open(os.path.join(self.dir, "boot.sh"), "w", encoding="utf-8") as f:
-            f.write(f"""export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8
-exec </dev/ttyS0 >/dev/ttyS0 2>&1
-mkdir -p /dev/shm /dev/pts
-mount -t tmpfs -o mode=1777 tmpfs /dev/shm
-mount -t devpts devpts /dev/pts
-mount -t tmpfs tmpfs /run
-ip link set lo up
-hostname {shlex.quote(self.name)}
-ulimit -l unlimited
-ulimit -c 0
-cd {shlex.quote(self.dir)}
-/usr/bin/python3 -I -S {shlex.quote(agent)}
-echo "bed: the agent ended: $?"
-echo o >/proc/sysrq-trigger
-sleep 60
-""")
 
     def ready(self, timeout=BOOT_S):
         """Until the guest's agent answers."""
