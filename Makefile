@@ -116,7 +116,9 @@ benches: $(call test_bins,$(BENCHES),bench)
 -include $(OBJS:.o=.d) $(OTHER_SRCS:%.c=$(B)/obj/%.d)
 
 # --- what people type ------------------------------------------------------------------------------
-.PHONY: demo test test-quick bench fuzz lint lint-quick format docs setup install
+# A machine that cannot have the virtual machines is told so, and skips that tier.
+SETUP_RDMA = tools/setup.sh rdma || echo 'setup: going on without rdma: its tests will be skipped'
+.PHONY: demo test test-rdma rdma-shell bench fuzz lint lint-quick format docs setup install
 demo: ## install what is missing, build, run the whole way of the data for ten seconds
 	@tools/setup.sh build
 	@$(MAKE) --no-print-directory -j$$(nproc) all
@@ -124,7 +126,17 @@ demo: ## install what is missing, build, run the whole way of the data for ten s
 
 test: ## install what is missing, run every tier
 	@tools/setup.sh build test lint
+	@$(SETUP_RDMA)
 	@python3 tests/run.py
+
+test-rdma: ## install what is missing, run the tier over real verbs, in virtual machines with Soft-RoCE
+	@tools/setup.sh build test
+	@$(SETUP_RDMA)
+	@python3 tests/run.py rdma
+
+rdma-shell: ## a shell in a virtual machine with Soft-RoCE devices
+	@tools/setup.sh test rdma
+	@python3 tests/rdma/bed.py shell
 
 test-%: ## run one tier (tests/run.py --list names them)
 	@python3 tests/run.py $*
@@ -160,6 +172,7 @@ docs: all ## write docs/CONFIG.md, docs/COUNTERS.md and config/sample.yaml from 
 
 setup: ## install what building, testing and linting need
 	@tools/setup.sh build test lint
+	@$(SETUP_RDMA)
 
 PREFIX ?= /usr/local
 install: all ## install programs, library and headers below PREFIX (DESTDIR is honoured)
