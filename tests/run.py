@@ -314,7 +314,7 @@ def main():
         for name, why in total.skips:
             print(f"  {name}: {why}")
     print(f"{total.passed} passed, {len(total.failures)} failed, {len(total.skips)} skipped")
-    return 1 if total.failures or total.passed == 0 else 0
+    return 1 if total.failures or not (total.passed or total.skips) else 0
 
 
 sys.exit(main())

@@ -19,14 +19,8 @@ def tearDownModule():
     BED.close()
 
 
-def multicast(line, group, count=COUNT):
-    """`count` messages from H1 to H2; returns H2's receiver, which ends when it has them all."""
-    receiver = bed.mckey(H2, line, group, count)
-    receiver.wait_line("receiving", stream=1)
-    sender = bed.mckey(H1, line, group, count, "-s")
-    if sender.wait() != 0:
-        raise AssertionError(sender.tail())
-    return receiver
+def multicast(line, group):
+    bed.multicast(H1, H2, line, group, COUNT)
 
 
 class Multicast(unittest.TestCase):
@@ -34,23 +28,26 @@ class Multicast(unittest.TestCase):
         groups = tw.random_groups()
         for line, other, group in zip("ab", "ba", groups):
             with self.subTest(line=line), H2.capture(line) as wire, H2.capture(other) as other_wire:
-                receiver = multicast(line, group)
-                self.assertEqual(receiver.wait(), 0, receiver.tail())
+                multicast(line, group)
                 self.assertEqual(read_pcap(other_wire.path), [])
+                frames = read_pcap(wire.path)
+                self.assertGreaterEqual(len(frames), COUNT)
                 out = rocev2_check(self, wire.path, "--group", group, "--qp", "ffffff", "--qkey", f"{QKEY:x}")
-                self.assertIn(f"frames {COUNT} ud {COUNT} rc 0", out)
+                self.assertIn(f"frames {len(frames)} ud {len(frames)} rc 0", out)
 
     def test_wireshark_agrees(self):
         group, _ = tw.random_groups()
         with H1.capture("a") as wire:
-            receiver = multicast("a", group)
-            self.assertEqual(receiver.wait(), 0, receiver.tail())
+            multicast("a", group)
         rows = tshark(self, wire.path, "infiniband.bth.opcode", "infiniband.deth.q_key", "infiniband.bth.destqp",
                       "infiniband.bth.p_key", "ip.src", "ip.dst")
         self.assertEqual([(*(int(v, 0) for v in r[:4]), *r[4:]) for r in rows],
-                         [(0x65, QKEY, 0xFFFFFF, 0xFFFF, H1.address("a"), group)] * COUNT)     # 0x65: mckey adds immediate data
-        psns = [f.psn for f in read_pcap(wire.path)]
-        self.assertEqual(psns, [(psns[0] + i) & 0xFFFFFF for i in range(COUNT)])
+                         [(0x65, QKEY, 0xFFFFFF, 0xFFFF, H1.address("a"), group)] * len(rows))     # 0x65: mckey adds immediate data
+        self.assertGreaterEqual(len(rows), COUNT)
+        frames = read_pcap(wire.path)
+        for qp in {f.source_qp for f in frames}:
+            psns = [f.psn for f in frames if f.source_qp == qp]
+            self.assertEqual(psns, [(psns[0] + i) & 0xFFFFFF for i in range(len(psns))])
 
     def test_loss(self):
         """What netem loses at the sender is neither on the wire nor at the receiver."""
@@ -58,12 +55,12 @@ class Multicast(unittest.TestCase):
         H1.set_loss("b", 30)
         try:
             with H2.capture("b") as wire:
-                receiver = multicast("b", group)
+                receiver = bed.mckey(H2, "b", group, COUNT)
                 self.addCleanup(receiver.stop)
+                receiver.wait_line("receiving", stream=1)
+                self.assertEqual(bed.mckey(H1, "b", group, COUNT, "-s").wait(), 0)
                 lost = H1.netem_drops("b")
                 self.assertGreater(lost, 0)
-                # A few other frames (IGMP, neighbour discovery) may be among the lost.
-                tw.wait_until(lambda: len(read_pcap(wire.path)) >= COUNT - lost, "what was not lost on the wire", 60)
                 self.assertLess(len(read_pcap(wire.path)), COUNT)
                 self.assertIsNone(receiver.poll())
         finally:
@@ -78,12 +75,12 @@ class Links(unittest.TestCase):
         try:
             H2.run("until [ $(cat /sys/class/net/b0/carrier) = 0 ] && grep -q DOWN /sys/class/infiniband/rxe_b/ports/1/state;"
                    "do sleep 0.1; done")
-            self.assertEqual(multicast("a", group_a).wait(), 0)
+            multicast("a", group_a)
         finally:
             H2.plug("b", True)
         H2.run("until [ $(cat /sys/class/net/b0/carrier) = 1 ] && grep -q ACTIVE /sys/class/infiniband/rxe_b/ports/1/state;"
                "do sleep 0.1; done")
-        self.assertEqual(multicast("b", group_b).wait(), 0)
+        multicast("b", group_b)
 
     def test_interface_down_and_up_again(self):
         group, _ = tw.random_groups()
@@ -91,7 +88,7 @@ class Links(unittest.TestCase):
         H2.run("until grep -q DOWN /sys/class/infiniband/rxe_b/ports/1/state; do sleep 0.1; done")
         H2.set_link("b", True)
         H2.run("until grep -q ACTIVE /sys/class/infiniband/rxe_b/ports/1/state; do sleep 0.1; done")
-        self.assertEqual(multicast("b", group).wait(), 0)
+        multicast("b", group)
 
 
 class Connected(unittest.TestCase):
