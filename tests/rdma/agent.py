@@ -17,6 +17,7 @@ import time
 
 PORT = "tidewire.bed"
 CHUNK_BYTES = 1 << 16
+ALONE_S = 30
 
 
 def open_port():
@@ -37,7 +38,7 @@ def poweroff():
 class Agent:
     def __init__(self):
         self.port = open_port()
-        self.met = False
+        self.met, self.alone_until = False, time.monotonic() + ALONE_S
         self.pending = b""
         self.processes = {}
         self.poll = selectors.DefaultSelector()
@@ -51,8 +52,8 @@ class Agent:
     def on_port(self):
         data = os.read(self.port, CHUNK_BYTES)
         if not data:
-            # Until the host's first word an empty read only means that QEMU is not there yet.
-            if self.met:
+            # Until the host's first word an empty read may only mean that QEMU is not there yet.
+            if self.met or time.monotonic() > self.alone_until:
                 poweroff()
             time.sleep(0.02)
             return

@@ -191,7 +191,9 @@ def get():
 
 
 def machine_argv(accel, kernel, initrd, append):
-    return [tool("setpriv"), "--pdeathsig", "KILL", tool(QEMU), "-nodefaults", "-no-user-config", "-no-reboot",
+    # Whoever started it may have ended before the kernel was asked to kill it with that.
+    alive = [tool("setpriv"), "--pdeathsig", "KILL", "/bin/sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"', str(os.getpid())]
+    return [*alive, tool(QEMU), "-nodefaults", "-no-user-config", "-no-reboot",
             "-machine", "q35", "-accel", accel + (",thread=multi" if accel == "tcg" else ""), "-cpu", "max",
             "-display", "none", "-kernel", kernel, "-initrd", initrd,
             "-append", "console=ttyS0 quiet panic=-1 mitigations=off nokaslr no_timer_check " + append]
