@@ -1,7 +1,7 @@
 #!/bin/busybox sh
 # /init of the test bed's guest: modules, the host's root read-only below a tmpfs, the run's own share,
 # then the share's boot.sh.  With tw_probe on the kernel's command line: say so and power off.
-/bin/busybox mkdir -p /proc /sys /dev /lower /upper /root
+/bin/busybox mkdir -p /proc /sys /dev /lower /upper /new
 /bin/busybox --install -s /bin
 PATH=/bin
 mount -t proc proc /proc
@@ -30,10 +30,10 @@ done </modules/order
 nine=trans=virtio,version=9p2000.L,msize=512000
 mount -t 9p -o $nine,cache=loose,ro hostroot /lower || leave "cannot mount the host's root"
 mount -t tmpfs -o size=75% tmpfs /upper && mkdir /upper/data /upper/work || leave "cannot mount a tmpfs"
-mount -t overlay -o lowerdir=/lower,upperdir=/upper/data,workdir=/upper/work overlay /root ||
+mount -t overlay -o lowerdir=/lower,upperdir=/upper/data,workdir=/upper/work overlay /new ||
 	leave "cannot mount the overlay"
 for d in proc sys dev; do
-	mount --move /$d /root/$d
+	mount --move /$d /new/$d
 done
-mount -t 9p -o $nine,cache=mmap share "/root$share" || leave "cannot mount the share $share"
-exec switch_root /root /bin/sh "$share/boot.sh"
+mount -t 9p -o $nine,cache=mmap share "/new$share" || leave "cannot mount the share $share"
+exec switch_root /new /bin/sh "$share/boot.sh"
