@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Taste that a compiler does not check.  Prints what it finds; exit status 1 if anything.
 set -uo pipefail
+shopt -s lastpipe # or what report() notes would be lost with its subshell
 cd "$(dirname "$0")/.."
 bad=0
 
