@@ -500,6 +500,24 @@ static int check_fabric(const struct check *c)
 	return TW_OK;
 }
 
+/* A cut that never is would be taken for one that did no harm. */
+static int check_cuts(const struct check *c)
+{
+	char key[64];
+	for (uint32_t l = 0; l < TW_MAX_LINES; l++) {
+		const struct tw_fault_line *line = &c->site->fault.lines[l];
+		bool given = line->cut_begin_seq != 0 || line->cut_end_seq != 0;
+		if (given && line->cut_end_seq <= line->cut_begin_seq) {
+			(void)snprintf(key, sizeof(key), "fault.lines.%c.cut_end", 'a' + (int)l);
+			return fail(c, &line->cut_end_seq, &line->cut_begin_seq, key,
+				    "found %llu, allowed more than cut_begin, which is %llu",
+				    (unsigned long long)line->cut_end_seq,
+				    (unsigned long long)line->cut_begin_seq);
+		}
+	}
+	return TW_OK;
+}
+
 static int check_production(const struct check *c)
 {
 	const struct tw_site *site = c->site;
@@ -566,6 +584,7 @@ int tw_site_check(struct tw_site *site, struct tw_error *err)
 		check_fabric, check_venues,       check_channels,           check_host_lines,
 		check_names,  check_feedhandlers, check_publisher_channels, check_publisher_times,
 		check_repair, check_cpus,         check_production,         check_inputs,
+		check_cuts,
 	};
 	const struct check c = { .site = site, .err = err };
 	int rc = TW_OK;

@@ -320,7 +320,14 @@
 	NUM("fault.lines." line ".reorder_pct", PCT, tw_site, fault.lines[index].reorder_ppm, "0", \
 	    "", 0, 1000000, "Datagrams that come `reorder_us` later than the rest.")               \
 	NUM("fault.lines." line ".delay_us", US_NS, tw_site, fault.lines[index].delay_ns, "0", "", \
-	    0, 10000000, "Delay of every datagram.")
+	    0, 10000000, "Delay of every datagram.")                                               \
+	NUM("fault.lines." line ".cut_begin", UINT, tw_site, fault.lines[index].cut_begin_seq,     \
+	    "0", "", 0, UINT64_MAX,                                                                \
+	    "Message number from whose datagram on the line is cut: nothing comes, heartbeats "    \
+	    "neither. Of every session.")                                                          \
+	NUM("fault.lines." line ".cut_end", UINT, tw_site, fault.lines[index].cut_end_seq, "0",    \
+	    "", 0, UINT64_MAX,                                                                     \
+	    "Message number with whose datagram the line is back; 0: it is never cut.")
 
 #define TW_CONFIG_FAULT(SECTION, ELEMENTS, KEY, NUM, SET, REFS)                               \
 	SECTION("fault",                                                                      \

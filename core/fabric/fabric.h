@@ -140,6 +140,9 @@ int tw_udp_tx_open(struct tw_tx **tx_p, const struct tw_fabric_conf *conf,
 struct tw_fault_line {
 	uint32_t loss_ppm, duplicate_ppm, reorder_ppm;
 	uint64_t delay_ns;
+	/* the line is cut from the datagram of this message number on, up to that of the other one;
+	 * heartbeats too, by the number that they say comes next */
+	uint64_t cut_begin_seq, cut_end_seq;
 };
 struct tw_fault_conf {
 	uint64_t seed;

@@ -4,6 +4,7 @@
  *            datagram's identity: session, publisher, packet_seq and, for heartbeats, which repeat
  *            their packet_seq, a count since it last changed.  So the same datagrams suffer the same
  *            faults in every run.  What has no Tidewire header passes unharmed.
+ * Cuts       go by message number and not by time for the same reason: how long one lasts is the feed's.
  * Store      datagrams held back are copied into preallocated slots, at most HELD_MAX an endpoint; a
  *            full store delivers at once.  Each of the two queues holds for a constant time and so
  *            is in the order of its due times.
@@ -65,7 +66,7 @@ struct fault_rx {
 static bool line_active(const struct tw_fault_line *line)
 {
 	return line->loss_ppm != 0 || line->duplicate_ppm != 0 || line->reorder_ppm != 0 ||
-	       line->delay_ns != 0;
+	       line->delay_ns != 0 || line->cut_begin_seq < line->cut_end_seq;
 }
 
 bool tw_fault_active(const struct tw_fault_conf *conf)
@@ -188,7 +189,9 @@ static unsigned int suffer(struct fault_rx *rx, struct fault_endpoint *ep,
 	}
 	const struct tw_fault_line *conf = &ep->conf;
 	const uint64_t id = identify(rx, ep, &hdr);
-	if (decide(id, DECIDE_CORRELATED, 0, rx->correlated_loss_ppm) ||
+	const bool cut =
+		hdr.first_msg_seq >= conf->cut_begin_seq && hdr.first_msg_seq < conf->cut_end_seq;
+	if (cut || decide(id, DECIDE_CORRELATED, 0, rx->correlated_loss_ppm) ||
 	    decide(id, DECIDE_LOSS, ep->line, conf->loss_ppm)) {
 		tw_counter_add(&ep->counters, TW_SUB_LINE_fault_dropped, 1);
 		return 0;

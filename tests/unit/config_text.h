@@ -62,7 +62,8 @@ static const char full_site[] =
 	"  correlated_loss_pct: 0.25\n"
 	"  reorder_us: 30\n" /* 50 */
 	"  lines:\n"
-	"    a: { loss_pct: 1.5, duplicate_pct: 0.0001, reorder_pct: 100, delay_us: 4 }\n"
+	"    a: { loss_pct: 1.5, duplicate_pct: 0.0001, reorder_pct: 100, delay_us: 4, "
+	"cut_begin: 7, cut_end: 18446744073709551615 }\n"
 	"    b: { loss_pct: 2, duplicate_pct: 3, reorder_pct: 4.05, delay_us: 5 }\n";
 
 #endif

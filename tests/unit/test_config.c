@@ -190,6 +190,8 @@ static void check_tail(const struct tw_site *s)
 	cr_expect_eq(s->fault.lines[0].duplicate_ppm, 1);
 	cr_expect_eq(s->fault.lines[0].reorder_ppm, 1000000);
 	cr_expect_eq(s->fault.lines[0].delay_ns, 4000);
+	cr_expect_eq(s->fault.lines[0].cut_begin_seq, 7);
+	cr_expect_eq(s->fault.lines[0].cut_end_seq, UINT64_MAX);
 	cr_expect_eq(s->fault.lines[1].loss_ppm, 20000);
 	cr_expect_eq(s->fault.lines[1].duplicate_ppm, 30000);
 	cr_expect_eq(s->fault.lines[1].reorder_ppm, 40500);

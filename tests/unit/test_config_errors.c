@@ -52,6 +52,14 @@ Test(config_errors, values)
 		{ "heartbeat_ms: 50", "heartbeat_ms: 0",
 		  "s.yaml:44: publishers[0].heartbeat_ms: found '0', allowed 1 to 10000" },
 		{ "ttl: 3", "ttl: -1", "s.yaml:9: fabric.ttl: found '-1', allowed 1 to 255" },
+		{ "cut_begin: 7, cut_end: 18446744073709551615", "cut_begin: 7, cut_end: 7",
+		  "s.yaml:52: fault.lines.a.cut_end: found 7, allowed more than cut_begin, which "
+		  "is "
+		  "7" },
+		{ ", cut_end: 18446744073709551615", "",
+		  "s.yaml:52: fault.lines.a.cut_end: found 0, allowed more than cut_begin, which "
+		  "is "
+		  "7" },
 		{ "ttl: 3", "ttl: 256", "s.yaml:9: fabric.ttl: found '256', allowed 1 to 255" },
 		{ "ttl: 3", "ttl: 18446744073709551617",
 		  "s.yaml:9: fabric.ttl: found '18446744073709551617', allowed 1 to 255" },

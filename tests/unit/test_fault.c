@@ -181,6 +181,37 @@ Test(fault, active)
 	cr_assert(tw_fault_active(&conf));
 }
 
+/* From one message number to another, heartbeats too, and neither the other line nor anything around it. */
+Test(fault, a_line_is_cut_by_message_number, .timeout = 30)
+{
+	struct tw_fault_conf conf = { .seed = 3 };
+	conf.lines[1].cut_begin_seq = 300;
+	conf.lines[1].cut_end_seq = 600;
+	cr_assert(tw_fault_active(&conf));
+	for (unsigned int endpoint = 0; endpoint < ENDPOINTS; endpoint++) {
+		struct tw_wire_hdr *hdrs = stream(1000);
+		struct tw_rx *rx;
+		struct fake_rx *fake = open_fault(&rx, &conf);
+		uint8_t times[1001] = { 0 };
+		for (uint32_t i = 0; i < 1000; i++) {
+			hdrs[i].first_msg_seq = i;
+			hdrs[i].flags = i % 5 == 0 ? TW_WIRE_HEARTBEAT : 0;
+		}
+		feed(fake, endpoint, hdrs, 1000);
+		drain(rx, fake, endpoint, 10, times);
+		for (uint32_t i = 0; i < 1000; i++) {
+			uint64_t seq = hdrs[i].first_msg_seq;
+			bool cut = endpoint == 1 && seq >= 300 && seq < 600;
+			cr_assert_eq(times[i + 1], cut ? 0 : 1, "%u", i);
+		}
+		cr_assert_eq(value(1, TW_SUB_LINE_fault_dropped), endpoint == 1 ? 300 : 0);
+		tw_rx_close(rx);
+		free(hdrs);
+	}
+	conf.lines[1].cut_end_seq = 300;
+	cr_assert_not(tw_fault_active(&conf));
+}
+
 Test(fault, nothing_configured_nothing_changed, .timeout = 30)
 {
 	const struct tw_fault_conf conf = { .seed = 5 };
