@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import threading
@@ -32,6 +33,13 @@ def random_groups():
     low = random.SystemRandom().randrange(0, 1 << 18) & ~1
     address = lambda n: ".".join(str((n >> s) & 255) for s in (24, 16, 8, 0))
     return address(0xEFC00000 | low), address(0xEFC00000 | low | 1)
+
+
+def free_port():
+    """A TCP port of 127.0.0.1 that nobody has at the moment."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
 
 
 def parse_json(text):

@@ -11,13 +11,6 @@ import tw
 LOSS = "  correlated_loss_pct: 5\n"
 
 
-def free_port():
-    """A TCP port of 127.0.0.1 that nobody has at the moment."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 class BadServer:
     """Takes every connection and does `behave(connection)` with it, in a thread."""
 
@@ -91,7 +84,7 @@ class Repair(unittest.TestCase):
         self.assertEqual(subscriber.events("lost"), [])
 
     def test_loss_on_both_lines_is_repaired_from_history(self):
-        with tw.Site(**self.settings(free_port())) as site:
+        with tw.Site(**self.settings(tw.free_port())) as site:
             summary = os.path.join(site.dir, "pub.json")
             publisher = site.publisher("--summary", summary)
             subscriber = site.subscriber("--until-end")
@@ -113,7 +106,7 @@ class Repair(unittest.TestCase):
             self.assertEqual(repair["malformed"], 0)
 
     def test_a_late_joiner_gets_the_session_from_its_begin(self):
-        with tw.Site(**self.settings(free_port(), fault="", rate=0)) as site:
+        with tw.Site(**self.settings(tw.free_port(), fault="", rate=0)) as site:
             site.publisher()
             self.assertEqual(site.feedhandler().wait(), 0)
             subscriber = site.subscriber("--until-end")
@@ -122,7 +115,7 @@ class Repair(unittest.TestCase):
             self.assertGreater(len(subscriber.messages()), 20000 - 1)
 
     def test_one_session_after_another_in_the_same_history(self):
-        with tw.Site(**self.settings(free_port())) as site:
+        with tw.Site(**self.settings(tw.free_port())) as site:
             publisher = site.publisher()
             sessions = set()
             for life in range(3):
