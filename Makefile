@@ -177,7 +177,7 @@ setup: ## install what building, testing and linting need
 PREFIX ?= /usr/local
 install: all ## install programs, library and headers below PREFIX (DESTDIR is honoured)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib $(DESTDIR)$(PREFIX)/include/tidewire
-	install -m 755 $(filter-out %/tw-test-wire-send %/tw-gen-docs,$(PROGRAMS:%=$(BIN)/%)) $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(filter-out $(BIN)/tw-test-% %/tw-gen-docs,$(PROGRAMS:%=$(BIN)/%)) $(DESTDIR)$(PREFIX)/bin
 	install -m 644 $(LIB)/libtidewire.a $(DESTDIR)$(PREFIX)/lib
 	install -m 755 $(LIB)/libtidewire.so $(DESTDIR)$(PREFIX)/lib/libtidewire.so.0
 	ln -sf libtidewire.so.0 $(DESTDIR)$(PREFIX)/lib/libtidewire.so

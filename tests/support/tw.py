@@ -6,6 +6,7 @@ import random
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 import threading
@@ -44,6 +45,25 @@ def free_port():
 
 def parse_json(text):
     return json.loads(text, parse_float=decimal.Decimal)
+
+
+def read_counters(path):
+    """The values of a counter file (core/base/counters_file.h), by set and then by label."""
+    with open(path, "rb") as f:
+        data = f.read()
+    text = lambda at, size: data[at:at + size].split(b"\0")[0].decode("ascii")
+    magic, version = struct.unpack_from("<8sI", data)
+    assert magic == b"TWCNTRS\0" and version == 1, (magic, version)
+    group_count, = struct.unpack_from("<I", data, 52)
+    groups, values = struct.unpack_from("<2I", data, 64)
+    out = {}
+    for at in range(groups, groups + 192 * group_count, 192):
+        first, count = struct.unpack_from("<2I", data, at + 160)
+        where, = struct.unpack_from("<Q", data, at + 176)
+        names = [text(values + 64 * (first + i), 48) for i in range(count)]
+        out.setdefault(text(at, 32), {})[text(at + 32, 128)] = dict(
+            zip(names, struct.unpack_from(f"<{count}Q", data, where)))
+    return out
 
 
 class Process:
@@ -120,14 +140,14 @@ class Site:
         self.write(**settings)
 
     def write(self, files=(), speed_pct=0, rate=0, channels="", subscriber="{ wait_us: 50000 }",
-              fault="", publisher="", feedhandler="", extra="", symbols=None, lines=2):
+              fault="", publisher="", feedhandler="", extra="", symbols=None, lines=2, fabric=""):
         a, b = self.groups
         groups = f"{{ a: {a}, b: {b} }}" if lines == 2 else f"{{ a: {a} }}"
         symbol_text = "" if symbols is None else f", symbols: {json.dumps(symbols)}"
         text = f"""site: test-{os.getpid()}-{os.path.basename(self.dir)}
 environment: test
 run_dir: {self.run_dir}
-fabric: {{ transport: udp }}
+fabric: {{ transport: udp{fabric} }}
 hosts:
   local: {{ address: 127.0.0.1, lines: {{ a: lo, b: lo }} }}
 venues:
@@ -166,6 +186,10 @@ subscriber: {subscriber}
         self.processes.append(p)
         return p
 
+    def counters(self, name):
+        """Those of a process of this site; files of one that was killed stay."""
+        return read_counters(os.path.join(self.run_dir, name + ".counters"))
+
     def publisher(self, *args):
         p = self.start("tw-publisher", "--as", "pub", *args)
         p.wait_line("ready")
@@ -186,6 +210,7 @@ subscriber: {subscriber}
 
 class Subscriber(Process):
     def __init__(self, site, name, args):
+        self.name = name
         self.out_path = os.path.join(site.dir, name + ".out")
         self.summary_path = os.path.join(site.dir, name + ".json")
         self.out = open(self.out_path, "wb")
