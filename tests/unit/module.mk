@@ -80,3 +80,4 @@ test_exch_SRCS = $(EXCH_SRCS) $(GEN_SRCS)
 UNIT_TESTS += tests/unit/test_venue_arb.c
 UNIT_TESTS += tests/unit/test_rerequest.c
 UNIT_TESTS += tests/unit/test_input_multicast.c
+UNIT_TESTS += tests/unit/test_publisher_channel.c
