@@ -52,11 +52,16 @@ static bool write_site(const struct pub_bed *bed, const struct pub_bed_conf *con
 	fputs("venues:\n  - { id: 1, mic: XTST }\n", f);
 	write_channels(bed, conf->channels, f);
 	fprintf(f, "publishers:\n  - { name: pub, host: %s, channels: [1%s]",
-		conf->address != NULL ? "there" : "here", conf->channels == 2 ? ", 2" : "");
+		conf->address != NULL ? "there" : "here",
+		conf->channels == 2 && conf->repair_port_2 == 0 ? ", 2" : "");
 	if (conf->repair_port != 0) {
 		fprintf(f, ", repair_port: %u", conf->repair_port);
 	}
 	fputs(" }\n", f);
+	if (conf->repair_port_2 != 0) {
+		fprintf(f, "  - { name: pub2, host: here, channels: [2], repair_port: %u }\n",
+			conf->repair_port_2);
+	}
 	fprintf(f, "subscriber: { wait_us: %u, store_datagrams: %u%s }\n", conf->wait_us,
 		conf->store_datagrams != 0 ? conf->store_datagrams : 64,
 		conf->subscriber != NULL ? conf->subscriber : "");

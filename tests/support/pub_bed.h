@@ -25,6 +25,7 @@ struct pub_bed_conf {
 	const char *fault;      /* the section's body, NULL: none */
 	const char *idle;       /* NULL: yield */
 	uint16_t repair_port;   /* 0: not named */
+	uint16_t repair_port_2; /* of a publisher `pub2`, of channel 2 alone; 0: there is none */
 };
 
 struct pub_bed {

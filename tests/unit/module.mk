@@ -81,3 +81,6 @@ UNIT_TESTS += tests/unit/test_venue_arb.c
 UNIT_TESTS += tests/unit/test_rerequest.c
 UNIT_TESTS += tests/unit/test_input_multicast.c
 UNIT_TESTS += tests/unit/test_publisher_channel.c
+UNIT_TESTS += tests/unit/test_sub_failover.c
+test_sub_failover_SRCS := tests/support/pub_bed.c
+test_sub_failover_LDFLAGS := -Wl,--wrap=tw_site_load
