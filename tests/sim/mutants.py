@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Proves that the checks of the simulation and of the arbiter's unit tests can fail.
+"""Proves that the checks of the simulation and of the unit tests can fail.
 
-Breaks the arbiter or the repair ladder in one place at a time, in a copy, and expects the simulation (--seeds N) and, where
-criterion is installed, the unit tests to say so.  Prints a table; exit status 1 where a mutant that
-should have been caught was not, or where a mutant no longer applies.
+Breaks the arbiter, the repair ladder or the publisher's channel in one place at a time, in a copy, and expects the
+simulation (--seeds N; it has its own publisher) and, where criterion is installed, the unit tests to say so.  Prints a
+table; exit status 1 where a mutant that should have been caught was not, or where a mutant no longer applies.  A mutant
+that hangs is killed with everything that it started, and dies of its own processor time where nobody is left to do so.
 
-usage: tests/sim/mutants.py BUILD_DIR [--seeds N] [--only WORD]
+usage: tests/sim/mutants.py BUILD_DIR [--seeds N] [--only WORD] [--quick]
        BUILD_DIR holds lib/libtw-internal.a of any profile without sanitizers
 """
 import argparse
 import os
+import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,7 +20,8 @@ import tempfile
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PROTOCOL = ["core/protocol/arb.c", "core/protocol/arb_line.c", "core/protocol/arb_segs.c",
             "core/protocol/arb_repair.c", "core/protocol/repair.c", "core/protocol/repair_reply.c",
-            "core/protocol/repair_state.c", "core/protocol/arb_memory.c"]
+            "core/protocol/repair_state.c", "core/protocol/arb_memory.c", "publisher/channel.c"]
+CHANNEL = 8
 SIM = ["tests/sim/sim_protocol.c", "tests/sim/world.c", "tests/sim/world_pub.c",
        "tests/sim/world_sub.c", "tests/sim/world_repair.c", "tests/sim/ledger.c"]
 ARB_UNIT = ["tests/unit/arb_scene.c", "tests/sim/ledger.c"]
@@ -28,6 +32,8 @@ WRAP = "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free"
 UNIT = [("test_arb", ARB_UNIT, []), ("test_arb_session", ARB_UNIT, []),
         ("test_arb_world", ARB_UNIT, []), ("test_arb_repair", ARB_UNIT, []),
         ("test_repair", REPAIR_UNIT + PROBE, [WRAP]), ("test_repair_trust", REPAIR_UNIT, [])]
+CHANNEL_UNIT = [("test_publisher_channel", [], [])]
+LIMIT_S = 120
 BOTH, UNIT_ONLY = "both", "unit"
 
 # name, file, what, by what, who must catch it (the simulation sees no statistics and no mere delay)
@@ -177,6 +183,34 @@ MUTANTS = [
      UNIT_ONLY),
     ("answer: the rest of a wide read waits", 5, "go_on(repair, &walk->read, walk->end_seq);",
      "", UNIT_ONLY),
+    ("channel: released before it is posted", CHANNEL,
+     "\t\ttw_bus_release(channel->bus); /* only now: all of it has been posted */", "\t\t;", UNIT_ONLY),
+    ("channel: no rate limit", CHANNEL, "if (tw_bucket_open_ns(bucket, now_ns) > now_ns) {", "if (false) {", UNIT_ONLY),
+    ("channel: the rate limit is not charged", CHANNEL, "tw_bucket_charge(&channel->bucket, dgrams[i].len_bytes);",
+     ";", UNIT_ONLY),
+    ("channel: a batch beyond the rate", CHANNEL,
+     "return whole == 0 ? 1 : whole < TW_TX_BATCH ? (unsigned int)whole : TW_TX_BATCH;",
+     "return TW_TX_BATCH + 0 * (unsigned int)whole;", UNIT_ONLY),
+    ("channel: the end is said for ever", CHANNEL, "++channel->end_heartbeats == END_SAID", "false", UNIT_ONLY),
+    ("channel: the end is said once", CHANNEL, "++channel->end_heartbeats == END_SAID", "true", UNIT_ONLY),
+    ("channel: the end is not said", CHANNEL, "\t\t\ttw_pack_end(&channel->pack, now_ns);\n", "", UNIT_ONLY),
+    ("channel: an old session is told again", CHANNEL, "rc == TW_OK && tw_bus_is_over(channel->bus)", "false", UNIT_ONLY),
+    ("channel: a broken bus is opened again", CHANNEL,
+     "tw_bus_reader_session(channel->bus) == channel->broken_session", "false", UNIT_ONLY),
+    ("channel: history never comes back", CHANNEL, "tw_history_complete(&channel->history, send->end_pos);", ";", UNIT_ONLY),
+    ("channel: history comes back too early", CHANNEL, "if (send->posted > done) {", "if (false) {", UNIT_ONLY),
+    ("channel: more sends than it remembers", CHANNEL, "\tif (sends_full(channel)) {", "\tif (false) {", UNIT_ONLY),
+    ("channel: a new life over the last one's sends", CHANNEL, "|| channel->send_tail != channel->send_head) {",
+     ") {", UNIT_ONLY),
+    ("channel: a life's number comes twice", CHANNEL, "channel->conf.publisher_base | (uint32_t)life",
+     "channel->conf.publisher_base | 1u", UNIT_ONLY),
+    ("channel: the index is of the last life", CHANNEL, "\ttw_history_index_begin(&channel->index);\n", "", UNIT_ONLY),
+    ("channel: nothing is found by number", CHANNEL, "\tnote_first(channel, &dgrams[0]);\n", "", UNIT_ONLY),
+    ("channel: nothing is published", CHANNEL, "\ttw_history_publish(&channel->history);\n", "", UNIT_ONLY),
+    ("channel: a session that has been left", CHANNEL, "\t\tleave_bus(channel);\n\t\treturn true;\n\tcase TW_BUS_LIVE",
+     "\t\treturn false;\n\tcase TW_BUS_LIVE", UNIT_ONLY),
+    ("channel: a refusal is noted again", CHANNEL, "!repeated && ", "", UNIT_ONLY),
+    ("channel: looks for a bus in every turn", CHANNEL, "now_ns < channel->look_again_ns ||", "", UNIT_ONLY),
 ]
 
 
@@ -190,21 +224,35 @@ def compile_objects(cc, sources, out_dir, tag):
     return objects
 
 
+def limit_cpu():
+    resource.setrlimit(resource.RLIMIT_CPU, (2 * LIMIT_S, 2 * LIMIT_S))
+
+
 def caught(argv):
-    """Whether the program says that something is wrong: a failure, a crash, or no end."""
+    """Whether the program says that something is wrong: a failure, a crash, or no end.  Criterion runs each test in a
+    process of its own, so it is the group that has to go."""
+    p = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                         start_new_session=True, preexec_fn=limit_cpu)
     try:
-        return subprocess.run(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                              timeout=120).returncode != 0
+        return p.wait(LIMIT_S) != 0
     except subprocess.TimeoutExpired:
         return True
+    finally:
+        try:
+            os.killpg(p.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        p.wait()
 
 
 def main():
     ap = argparse.ArgumentParser()
     ap.add_argument("build")
     ap.add_argument("--seeds", type=int, default=6000)
-    ap.add_argument("--only", default="")
+    ap.add_argument("--only", default="", help="mutants whose name has this in it")
+    ap.add_argument("--quick", action="store_true", help="runs the simulation only where it must catch the mutant")
     opt = ap.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     archive = os.path.join(opt.build, "lib", "libtw-internal.a")
     cc = [os.environ.get("CC", "gcc"), "-std=gnu17", "-O2", "-D_GNU_SOURCE", "-I" + os.path.join(TOP, "include"),
           "-I" + os.path.join(TOP, "core"), "-I" + TOP]
@@ -215,7 +263,7 @@ def main():
         units = {}
         if has_criterion:
             units = {u: (compile_objects(cc, [f"tests/unit/{u}.c"] + more, tmp, "u_"), flags)
-                     for u, more, flags in UNIT}
+                     for u, more, flags in UNIT + CHANNEL_UNIT}
         for name, which, old, new, expected in [("(none)", 0, "", "", "none")] + MUTANTS:
             if opt.only not in name:
                 continue
@@ -232,9 +280,13 @@ def main():
             objects = compile_objects(cc + ["-w"], core, tmp, "core_")
             by_sim_bin = os.path.join(tmp, "sim")
             subprocess.run(cc + ["-o", by_sim_bin] + objects + sim + [archive, "-lm", "-pthread"], check=True)
-            by_sim = caught([by_sim_bin, "--seeds", str(opt.seeds)])
+            judges = [u[0] for u in (CHANNEL_UNIT if which == CHANNEL else UNIT)]
+            must_see = expected != UNIT_ONLY
+            by_sim = which != CHANNEL and (must_see or not opt.quick) and caught([by_sim_bin, "--seeds", str(opt.seeds)])
             by_unit = False
             for unit, (unit_objects, flags) in units.items():
+                if expected != "none" and unit not in judges:
+                    continue
                 binary = os.path.join(tmp, unit)
                 subprocess.run(cc + ["-o", binary] + flags + objects + unit_objects +
                                [archive, "-lcriterion", "-lm", "-pthread"], check=True)

@@ -88,7 +88,7 @@ class Process:
             self.closed = True
             self.changed.notify_all()
 
-    def wait_line(self, text, timeout=20, count=1):
+    def wait_line(self, text, timeout=60, count=1):
         """Until `text` stands in `count` log lines."""
         end = time.monotonic() + timeout * SLOW
         with self.changed:
@@ -237,7 +237,7 @@ class Subscriber(Process):
             return parse_json(f.read())
 
 
-def wait_until(condition, what, timeout=30):
+def wait_until(condition, what, timeout=60):
     """Polls a condition that has no descriptor to wait on."""
     end = time.monotonic() + timeout * SLOW
     while not condition():

@@ -158,8 +158,8 @@ class Trouble(unittest.TestCase):
     def channel(self, site, sub):
         return site.counters(sub.name)["sub_channel"]["channel 1"]
 
-    def wait_for(self, site, sub, name, more_than, timeout=60):
-        tw.wait_until(lambda: self.channel(site, sub)[name] > more_than, f"{name} > {more_than}", timeout)
+    def wait_for(self, site, sub, name, more_than):
+        tw.wait_until(lambda: self.channel(site, sub)[name] > more_than, f"{name} > {more_than}")
 
     def test_a_server_that_stands_still_and_goes_on(self):
         settings = self.settings(tw.free_port())
@@ -170,7 +170,7 @@ class Trouble(unittest.TestCase):
             self.wait_for(site, hurt, "repaired_by_history", 50)
             publisher.signal(signal.SIGSTOP)
             lines = lambda: site.counters(hurt.name)["sub_line"].values()
-            tw.wait_until(lambda: all(l["downs"] > 0 for l in lines()), "both lines silent", 60)
+            tw.wait_until(lambda: all(l["downs"] > 0 for l in lines()), "both lines silent")
             publisher.signal(signal.SIGCONT)
             repaired = self.channel(site, hurt)["repaired_by_history"]
             self.assertEqual(hurt.wait(), 0, "\n".join(hurt.lines))
@@ -192,7 +192,7 @@ class Trouble(unittest.TestCase):
             publisher.wait()
             sent_to = site.counters("pub")["pub_channel"]["channel 1"]["next_seq"]
             publisher = site.publisher()
-            publisher.wait_line("has logged in", timeout=60, count=2)
+            publisher.wait_line("has logged in", count=2)
             repaired = self.channel(site, hurt)["repaired_by_history"]
             status = hurt.wait()
             self.assertEqual(well.wait(), 0)
@@ -213,8 +213,8 @@ class Trouble(unittest.TestCase):
             stalled, steady = site.subscriber("--until-end"), site.subscriber("--until-end")
             publisher = site.publisher()
             feed = site.feedhandler()
-            publisher.wait_line("has logged in", count=2, timeout=60)
-            tw.wait_until(lambda: os.path.getsize(stalled.out_path) > 50000, "some messages", 60)
+            publisher.wait_line("has logged in", count=2)
+            tw.wait_until(lambda: os.path.getsize(stalled.out_path) > 50000, "some messages")
             stalled.signal(signal.SIGSTOP)
             begin = self.channel(site, steady)["messages"]
             self.wait_for(site, steady, "messages", begin + MESSAGES // 2)
@@ -241,7 +241,7 @@ class Trouble(unittest.TestCase):
             site.write(**settings)
             hurt, well = self.two(site, settings)
             feed = site.feedhandler()
-            tw.wait_until(lambda: trouble(site.counters(hurt.name)), f"the trouble of a server that is {way}", 60)
+            tw.wait_until(lambda: trouble(site.counters(hurt.name)), f"the trouble of a server that is {way}")
             proxy.way = proxy.honest
             self.assertEqual(hurt.wait(120), 0, "\n".join(hurt.lines))
             self.assertEqual(well.wait(), 0)
