@@ -229,8 +229,8 @@ def limit_cpu():
 
 
 def caught(argv):
-    """Whether the program says that something is wrong: a failure, a crash, or no end.  Criterion runs each test in a
-    process of its own, so it is the group that has to go."""
+    """Whether the program says that something is wrong: a failure, a crash, or no end.  (Criterion's workers have groups
+    of their own, and the kernel ends them with their parent.)"""
     p = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                          start_new_session=True, preexec_fn=limit_cpu)
     try:
@@ -260,6 +260,7 @@ def main():
     bad = 0
     with tempfile.TemporaryDirectory() as tmp:
         sim = compile_objects(cc, SIM, tmp, "sim_")
+        core = compile_objects(cc, PROTOCOL, tmp, "core_")
         units = {}
         if has_criterion:
             units = {u: (compile_objects(cc, [f"tests/unit/{u}.c"] + more, tmp, "u_"), flags)
@@ -276,8 +277,7 @@ def main():
             mutated = os.path.join(tmp, "mutant.c")
             with open(mutated, "w", encoding="ascii") as f:
                 f.write(text.replace(old, new, 1) if old else text)
-            core = [mutated if i == which else os.path.join(TOP, p) for i, p in enumerate(PROTOCOL)]
-            objects = compile_objects(cc + ["-w"], core, tmp, "core_")
+            objects = core[:which] + compile_objects(cc + ["-w"], [mutated], tmp, "core_") + core[which + 1:]
             by_sim_bin = os.path.join(tmp, "sim")
             subprocess.run(cc + ["-o", by_sim_bin] + objects + sim + [archive, "-lm", "-pthread"], check=True)
             judges = [u[0] for u in (CHANNEL_UNIT if which == CHANNEL else UNIT)]

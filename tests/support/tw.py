@@ -125,6 +125,34 @@ class Process:
         return self.popen.returncode
 
 
+class BusFeed:
+    """tw-test-bus-feed on a channel of a site: messages of one size, when the test says so.  A context manager."""
+
+    def __init__(self, site, channel, message_bytes):
+        self.popen = subprocess.Popen([program("tw-test-bus-feed"), site.run_dir, str(channel), str(message_bytes)],
+                                      text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert self.popen.stdout.readline() == "ready\n"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        self.popen.kill()
+        self.popen.wait()
+        self.popen.stdin.close()
+        self.popen.stdout.close()
+
+    def append(self, messages):
+        """Returns the number of the next one."""
+        self.popen.stdin.write(f"{messages}\n")
+        self.popen.stdin.flush()
+        return int(self.popen.stdout.readline())
+
+    def end(self, timeout=120):
+        self.popen.stdin.close()
+        return self.popen.wait(timeout)
+
+
 class Site:
     """A site on lo in a private directory.  Use as a context manager."""
 

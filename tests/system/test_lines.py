@@ -104,6 +104,28 @@ class Lines(unittest.TestCase):
             self.assertGreater(repair["count"], 10)
             self.assertLess(repair["p99_ns"], WAIT_NS)
 
+    def test_a_lost_tail_shows_by_a_heartbeat(self):
+        """The last messages are lost on both lines and nothing comes after them: not even the session ends."""
+        lost = "{ cut_begin: 91, cut_end: 101 }"
+        with tw.Site(publisher=f", repair_port: {tw.free_port()}, heartbeat_ms: 10",
+                     subscriber="{ wait_us: 2000, give_up_ms: 8000, attempts: 255, repair: [pub] }",
+                     fault=f"  lines: {{ a: {lost}, b: {lost} }}\n") as site:
+            publisher = site.publisher()
+            subscriber = site.subscriber("--until-end")
+            publisher.wait_line("has logged in")
+            with tw.BusFeed(site, 1, 64) as feeder:
+                self.assertEqual(feeder.append(50), 51)
+                self.assertEqual(feeder.append(40), 91)
+                channel = lambda: site.counters(subscriber.name)["sub_channel"]["channel 1"]
+                tw.wait_until(lambda: channel()["next_seq"] == 91, "all before the tail")
+                self.assertEqual(feeder.append(10), 101)
+                tw.wait_until(lambda: channel()["next_seq"] == 101, "the tail")
+                now = channel()
+                self.assertEqual((now["repaired_by_history"], now["repaired_by_line"], now["lost_messages"]), (10, 0, 0))
+                self.assertEqual(feeder.end(), 0)
+            self.assertEqual(subscriber.wait(), 0)
+            self.assertEqual([m["seq"] for m in subscriber.messages()], list(range(1, 101)))
+
 
 if __name__ == "__main__":
     unittest.main()

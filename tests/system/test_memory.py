@@ -5,7 +5,6 @@ A message fills a datagram and half of the datagrams are lost, on the only line,
 of their own.  All of them are repaired over TCP: messages are fed only as fast as the subscriber delivers
 them."""
 import os
-import subprocess
 import time
 import unittest
 
@@ -27,14 +26,9 @@ def peak_bytes(process):
 
 
 class Memory(unittest.TestCase):
-    def feed(self, feeder, messages):
-        feeder.stdin.write(f"{messages}\n")
-        feeder.stdin.flush()
-        return int(feeder.stdout.readline())
-
     def run_to(self, site, feeder, gaps):
         """Feeds until there have been so many gaps and all is delivered; returns the subscriber's counters."""
-        fed = self.feed(feeder, 0)
+        fed = feeder.append(0)
         still_since, before = time.monotonic(), None
         while True:
             now = site.counters("sub")["sub_channel"]["channel 1"]
@@ -42,7 +36,7 @@ class Memory(unittest.TestCase):
             if enough and now["next_seq"] == fed:
                 return now
             if not enough and fed - now["next_seq"] < AHEAD:
-                fed = self.feed(feeder, STEP)
+                fed = feeder.append(STEP)
             if now["next_seq"] != before:
                 still_since, before = time.monotonic(), now["next_seq"]
             self.assertLess(time.monotonic() - still_since, 120, f"nothing is delivered any more: {now}")
@@ -59,20 +53,12 @@ class Memory(unittest.TestCase):
                                     "--until-end", "--summary", os.path.join(site.dir, "sub.json"))
             subscriber.wait_line("ready")
             publisher.wait_line("has logged in")
-            feeder = subprocess.Popen([tw.program("tw-test-bus-feed"), site.run_dir, "1", "256"], text=True,
-                                      stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-            try:
-                self.assertEqual(feeder.stdout.readline(), "ready\n")
+            with tw.BusFeed(site, 1, 256) as feeder:
                 early = self.run_to(site, feeder, THOUSAND)
                 after_thousand = [peak_bytes(p) for p in (publisher, subscriber)]
                 late = self.run_to(site, feeder, MILLION)
                 after_million = [peak_bytes(p) for p in (publisher, subscriber)]
-                feeder.stdin.close()
-                self.assertEqual(feeder.wait(120), 0)
-            finally:
-                feeder.kill()
-                feeder.wait()
-                feeder.stdout.close()
+                self.assertEqual(feeder.end(), 0)
             self.assertEqual(subscriber.wait(), 0, "\n".join(subscriber.lines))
             self.assertLess(early["gaps"], MILLION // 20)
             self.assertEqual(late["lost_messages"], 0)
