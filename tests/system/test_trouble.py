@@ -228,6 +228,32 @@ class Trouble(unittest.TestCase):
             self.assertGreater(summary["repaired_by_history"], 1000)
             self.assertGreater(min(l["missing"] for l in summary["lines"]), 0)
 
+    def test_a_subscriber_that_stands_still_for_longer_than_the_history(self):
+        """What has gone is LOST, exactly that, and the other one notices nothing."""
+        settings = self.settings(tw.free_port(), fault="", fabric=", receive_buffer_kbytes: 64",
+                                 subscriber="{ wait_us: 2000, give_up_ms: 400, repair: [pub] }")
+        settings["publisher"] = settings["publisher"].split(", history_ms")[0] + \
+            ", heartbeat_ms: 10, history_ms: 500, peak_mbps: 1"
+        with tw.Site(**settings) as site:
+            stalled = site.subscriber("--until-end")
+            site.write(**(settings | dict(fabric="")))
+            steady = site.subscriber("--until-end")
+            site.publisher()
+            feed = site.feedhandler()
+            tw.wait_until(lambda: os.path.getsize(stalled.out_path) > 50000, "some messages")
+            stalled.signal(signal.SIGSTOP)
+            begin = self.channel(site, steady)["messages"]
+            self.wait_for(site, steady, "messages", begin + MESSAGES // 2)
+            stalled.signal(signal.SIGCONT)
+            self.assertEqual(stalled.wait(), 1)
+            self.assertEqual(steady.wait(), 0)
+            self.assertEqual(feed.wait(), 0)
+            self.assert_whole(steady)
+            self.assertEqual(self.assert_partition(stalled), self.assert_partition(steady))
+            lost = stalled.events("lost")
+            self.assertEqual(stalled.summary()["lost_messages"], sum(e["end_seq"] - e["seq"] for e in lost))
+            self.assertGreater(len(stalled.messages()), 1000)
+
     def play_through(self, way, trouble):
         """The server behind a proxy that is `way` until `trouble` of the subscriber's counters shows it, then honest:
         all that was missing by then is delivered after all."""
@@ -268,6 +294,28 @@ class Trouble(unittest.TestCase):
 
     def test_slowness_for_a_while(self):
         self.play_through("slow", lambda c: c["reader"]["repair by pub"]["replies"] > 20)
+
+    def test_answers_that_come_too_late(self):
+        """They are to what has been LOST meanwhile, and change nothing of it."""
+        port = tw.free_port()
+        proxy = Proxy(port)
+        self.addCleanup(proxy.close)
+        proxy.way = proxy.silent
+        settings = self.settings(port, speed_pct=200, subscriber="{ wait_us: 2000, give_up_ms: 300, repair: [pub] }")
+        with tw.Site(**settings) as site:
+            site.publisher()
+            settings["publisher"] = settings["publisher"].replace(str(port), str(proxy.port))
+            site.write(**settings)
+            hurt, well = self.two(site, settings)
+            feed = site.feedhandler()
+            self.wait_for(site, hurt, "lost_messages", 0)
+            proxy.way = proxy.honest
+            self.assertEqual(hurt.wait(), 1)
+            self.assertEqual(well.wait(), 0)
+            self.assertEqual(feed.wait(), 0)
+            self.assert_whole(well)
+            self.assertEqual(self.assert_partition(hurt), self.assert_partition(well))
+            self.assertGreater(proxy.connections, 0)
 
 
 if __name__ == "__main__":
