@@ -282,7 +282,7 @@ def main():
             subprocess.run(cc + ["-o", by_sim_bin] + objects + sim + [archive, "-lm", "-pthread"], check=True)
             judges = [u[0] for u in (CHANNEL_UNIT if which == CHANNEL else UNIT)]
             must_see = expected != UNIT_ONLY
-            by_sim = which != CHANNEL and (must_see or not opt.quick) and caught([by_sim_bin, "--seeds", str(opt.seeds)])
+            by_sim = which != CHANNEL and (must_see or not opt.quick) and caught([by_sim_bin, "--stop", "--seeds", str(opt.seeds)])
             by_unit = False
             for unit, (unit_objects, flags) in units.items():
                 if expected != "none" and unit not in judges:

@@ -3,6 +3,7 @@
  *   sim_protocol [--seeds N] [--first S]      N worlds (10,000) from seed S (1) on, one of 1,000 subscribers
  *   sim_protocol --seed S [--verbose]         replays one
  *   --subscribers N                           so many in each world
+ *   --stop                                    leaves with the first failure
  *
  * Prints "sim_protocol: N passed, N failed"; a failure prints its seed and the command that replays it.
  * Exit status 0 when all passed. */
@@ -23,7 +24,7 @@
 struct options {
 	uint64_t seeds, first, seed;
 	uint32_t subscribers;
-	bool one, verbose;
+	bool one, verbose, stop;
 };
 
 struct totals {
@@ -162,6 +163,10 @@ static bool parse_options(struct options *o, int argc, char **argv)
 			o->verbose = true;
 			continue;
 		}
+		if (strcmp(argv[i], "--stop") == 0) {
+			o->stop = true;
+			continue;
+		}
 		if (i + 1 == argc || !parse_number(argv[i + 1], &value)) {
 			return false;
 		}
@@ -182,6 +187,12 @@ static bool parse_options(struct options *o, int argc, char **argv)
 	return true;
 }
 
+/* --stop: with the first failure. */
+static bool ends(const struct options *options, const struct totals *totals)
+{
+	return options->stop && totals->failed != 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct options options = { .seeds = DEFAULT_SEEDS, .first = 1 };
@@ -190,7 +201,7 @@ int main(int argc, char **argv)
 
 	if (!parse_options(&options, argc, argv)) {
 		(void)fprintf(stderr, "usage: sim_protocol [--seeds N] [--first S] [--seed S] "
-				      "[--subscribers N] [--verbose]\n");
+				      "[--subscribers N] [--verbose] [--stop]\n");
 		return 64;
 	}
 	conf.subscribers = options.subscribers;
@@ -199,16 +210,16 @@ int main(int argc, char **argv)
 		conf.seed = options.seed;
 		run_one(&totals, &conf, false);
 	} else {
-		for (uint64_t i = 0; i < options.seeds; i++) {
+		for (uint64_t i = 0; i < options.seeds && !ends(&options, &totals); i++) {
 			conf.seed = options.first + i;
 			run_one(&totals, &conf, conf.seed % REPEAT_EVERY == 0);
 		}
 		conf.subscribers = CROWD;
-		for (uint64_t i = 0; i < CROWD_SEEDS; i++) {
+		for (uint64_t i = 0; i < CROWD_SEEDS && !ends(&options, &totals); i++) {
 			conf.seed = options.first + i;
 			run_one(&totals, &conf, false);
 		}
-		if (!covers(&totals) && options.seeds >= 1000) {
+		if (!ends(&options, &totals) && !covers(&totals) && options.seeds >= 1000) {
 			printf("something above never happened\n");
 			totals.failed++;
 		}
