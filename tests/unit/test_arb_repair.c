@@ -57,6 +57,26 @@ static struct tw_arb_gap gap_at(struct scene *s, uint32_t index)
 
 /* --- gaps ------------------------------------------------------------------------------------ */
 
+/* A line that has brought something is past it, whether there was room for it or not. */
+Test(arb_repair, what_is_set_aside_is_due_when_every_line_has_shown_it, .timeout = 10)
+{
+	struct tw_arb_conf conf = repairing();
+
+	conf.store_dgrams = 1;
+	struct scene *s = running(&conf);
+	tw_arb_expect_repair(s->arb, true);
+	cr_assert_eq(give_data(s, A, 5, 5), TW_ARB_HELD);
+	cr_assert_eq(give_data(s, A, 7, 7), TW_ARB_SET_ASIDE);
+	EXPECT(s, "gap 4-4, gap 6-7");
+	cr_expect_not(gap_at(s, 1).due);
+	cr_assert_eq(give_data(s, B, 5, 5), TW_ARB_DUPLICATE);
+	cr_assert_eq(give_data(s, B, 7, 7), TW_ARB_SET_ASIDE);
+	cr_expect(gap_at(s, 0).due);
+	cr_expect(gap_at(s, 1).due);
+	EXPECT(s, "");
+	scene_free(s);
+}
+
 Test(arb_repair, time_gives_nothing_up, .timeout = 10)
 {
 	struct scene *s = running_repair();
