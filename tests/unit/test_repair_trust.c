@@ -509,6 +509,34 @@ Test(repair, what_finds_no_room_is_set_aside, .timeout = 10)
 	bed_free(bed);
 }
 
+/* As long as some server may help; one that has only failed may not. */
+Test(repair, what_finds_no_room_is_given_up_where_every_answer_was_a_failure, .timeout = 10)
+{
+	struct bed *bed = bed_draft();
+	bed->arb_conf.store_dgrams = 4;
+	bed->conf.attempts_max = 200;
+	bed_open(bed);
+	bed_send_many(bed, 100);
+	bed_give_both(bed, 0);
+	for (uint32_t i = 2; i < 50; i++) {
+		bed_give_both(bed, i);
+	}
+	for (uint32_t i = 0; i < TW_REPAIR_HOPE; i++) {
+		cr_expect_eq(tw_arb_store_full(bed->arb), 0);
+		until_read(bed, 100 * RETRY_NS);
+		for (uint32_t r = 0; r < bed->read_count; r++) {
+			bed_reply(bed, bed->reads[r].id, TW_REPAIR_REFUSED);
+		}
+	}
+	uint64_t aside = tw_arb_set_aside(bed->arb);
+	cr_expect_gt(aside, 0);
+	bed_give_both(bed, 50);
+	cr_expect_eq(tw_arb_set_aside(bed->arb), aside);
+	cr_expect_gt(tw_arb_store_full(bed->arb), 0);
+	cr_expect_eq(bed->ledger.lost_msgs, bed->dgrams[1].end_seq - bed->dgrams[1].first_seq);
+	bed_free(bed);
+}
+
 /* A subscriber that stood still longer than give_up_ns asks before it gives up. */
 Test(repair, who_stood_still_has_as_long_again, .timeout = 10)
 {
