@@ -69,7 +69,7 @@ static enum plan plan(struct tw_repair *repair, const struct tw_arb_gap *gap,
 	uint32_t from = note->server;
 
 	if (note->rounds == 0 || !rest_of_round(repair, gap, note, ask)) {
-		if (note->rounds > 0 && repair->now_ns < note->retry_ns) {
+		if (repair->now_ns < note->retry_ns) {
 			tw_repair_later(repair, note->retry_ns);
 			return PLAN_WAIT;
 		}

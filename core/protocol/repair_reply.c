@@ -153,9 +153,7 @@ static void was_no_attempt(struct tw_repair *repair, const struct tw_repair_slot
 		if (note->rounds == 0) {
 			continue;
 		}
-		if (note->rounds > 1) {
-			note->rounds--;
-		}
+		note->rounds--;
 		note->asked_to = UINT64_MAX;
 		note->retry_ns = repair->now_ns + repair->conf.retry_min_ns;
 		tw_repair_later(repair, note->retry_ns);

@@ -581,6 +581,56 @@ Test(repair, want_of_a_slot_is_no_attempt, .timeout = 10)
 	bed_free(bed);
 }
 
+/* Nor is one whose bytes found no room. */
+Test(repair, want_of_room_is_no_attempt, .timeout = 10)
+{
+	struct bed *bed = bed_draft();
+	bed->arb_conf.store_dgrams = 3;
+	bed->conf.join_units = 0;
+	bed->conf.attempts_max = 1;
+	bed->conf.give_up_ns = 1000 * RETRY_NS;
+	bed_open(bed);
+	bed_send_many(bed, 8);
+	bed_give_both(bed, 0);
+	bed_give_both(bed, 2);
+	bed_give_both(bed, 4);
+	cr_assert_eq(bed_poll(bed), 2); /* 1 and 3 */
+	struct tw_repair_read reads[2];
+	memcpy(reads, bed->reads, sizeof(reads));
+	bed_give_both(bed, 6);
+	bed_answer(bed, &reads[1]);
+	cr_assert_eq(tw_arb_repair_no_room(bed->arb), 1);
+	bed_pass(bed, 8 * RETRY_NS);
+	bed_idle(bed);
+	bed_poll(bed);
+	bed_answer(bed, &reads[0]);
+	for (uint32_t turns = 0; tw_arb_gaps(bed->arb) > 0; turns++) {
+		cr_assert_lt(turns, 20);
+		until_read(bed, 8 * RETRY_NS);
+		bed_answer_all(bed);
+	}
+	cr_expect_eq(bed->ledger.lost_msgs, 0);
+	bed_free(bed);
+}
+
+Test(repair, no_more_bytes_are_outstanding_than_allowed, .timeout = 10)
+{
+	struct bed *bed = bed_draft();
+	bed->conf.join_units = 0;
+	bed->conf.bytes_max = 1;
+	bed_open(bed);
+	bed_send_many(bed, 9);
+	for (uint32_t i = 0; i < 9; i += 2) {
+		bed_give_both(bed, i);
+	}
+	cr_assert_eq(bed_poll(bed), 1, "one goes in any case");
+	struct tw_repair_read first = bed->reads[0];
+	cr_expect_eq(bed_poll(bed), 0);
+	bed_answer(bed, &first);
+	cr_expect_eq(bed_poll(bed), 1, "and the next one when it has ended");
+	bed_free(bed);
+}
+
 Test(repair, a_full_store_takes_the_next_rung, .timeout = 10)
 {
 	struct bed *bed = bed_draft();
