@@ -175,9 +175,11 @@ int tw_launch_write_site(struct tw_launch *launch, const struct tw_launch_site *
 		"publishers:\n  - { name: pub, host: local, channels: [1], repair_port: %u }\n",
 		repair_port);
 	/* The processes share few CPUs: a gap may wait a while for the other line, longer where nothing
-	 * else can fill it. */
+	 * else can fill it, and a repair server that is late is not a bad one. */
 	fprintf(out, "subscriber: { %s }\n",
-		site->repair ? "wait_us: 5000, repair: [pub]" : "wait_us: 50000");
+		site->repair ? "wait_us: 5000, give_up_ms: 8000, retry_max_ms: 4000, "
+			       "repair: [pub]"
+			     : "wait_us: 50000");
 	if (site->loss_pct[0] != NULL || site->loss_pct[1] != NULL || site->loss_both_pct != NULL ||
 	    site->duplicate_pct != NULL || site->reorder_pct != NULL) {
 		write_faults(out, site);

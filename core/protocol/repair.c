@@ -93,8 +93,12 @@ static enum plan plan(struct tw_repair *repair, const struct tw_arb_gap *gap,
 static void note_asked(struct tw_repair *repair, struct tw_arb_note *note, const struct ask *ask,
 		       uint64_t asked_to)
 {
-	uint64_t trip_ns = tw_repair_round_trip_ns(&repair->servers[ask->server]);
+	struct tw_repair_server *server = &repair->servers[ask->server];
+	uint64_t trip_ns = tw_repair_round_trip_ns(server);
 
+	if (server->first_asked_ns == 0) {
+		server->first_asked_ns = repair->now_ns;
+	}
 	if (ask->begins_round) {
 		note->rounds++;
 	}
@@ -369,7 +373,7 @@ uint32_t tw_repair_poll(struct tw_repair *repair, uint64_t now_ns, struct tw_rep
 
 	tw_repair_end_walk(repair);
 	tw_repair_begin(repair, now_ns);
-	if (repair->now_ns - repair->polled_ns > repair->conf.give_up_ns / 4) {
+	if (repair->now_ns - repair->polled_ns > tw_repair_stall_ns(&repair->conf)) {
 		repair->resumed_ns = repair->now_ns;
 	}
 	repair->polled_ns = repair->now_ns;

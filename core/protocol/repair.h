@@ -14,13 +14,13 @@
  *            attempts_max times in all.
  * Next rung  LOST: when the attempts are over and nothing is outstanding any more, when no server's
  *            history reaches back so far, or give_up_ns after the gap was seen (once more so long where
- *            the ladder was not polled for a quarter of it: a subscriber that stood still has a
+ *            the ladder was not polled for tw_repair_stall_ns(): a subscriber that stood still has a
  *            history to catch up from); and never while a line may still bring it (see "Giving up" in
  *            arb.h).  What came and found no room in the arbiter's store, or was not posted for
  *            want of a slot, was no attempt.
  * Waiting    A full store sets aside what it has no room for (see "Repair" in arb.h) as long as some
- *            server may help: one that is up and has not failed TW_REPAIR_HOPE times in a row, or that
- *            has never been up within the first retry_max_ns.
+ *            server is trusted to bring it: one that is up, has brought what it was asked for and
+ *            has not failed since; or that has not been asked yet, and for a quarter of retry_max_ns then.
  * Addresses  Where both neighbours of a gap are known and of one publisher, it is a range of log units
  *            of that publisher's history; else (a late joiner's head, a publisher restart) a range of
  *            message numbers.  The same where the position did not bring what it should have.
@@ -51,7 +51,6 @@
 #define TW_REPAIR_MAX_READS      4096u
 #define TW_REPAIR_READ_MAX_BYTES 65536u
 #define TW_REPAIR_LOOK_GAPS      256u
-#define TW_REPAIR_HOPE           4u
 
 struct tw_repair_conf {
 	uint16_t channel;
@@ -100,6 +99,12 @@ struct tw_repair_stats {
 	uint64_t ignored;   /* replies to reads that were not outstanding */
 	uint64_t lost_msgs; /* given up */
 };
+
+/* From when on it stood still. */
+static inline uint64_t tw_repair_stall_ns(const struct tw_repair_conf *conf)
+{
+	return (conf->give_up_ns < conf->retry_max_ns ? conf->give_up_ns : conf->retry_max_ns) / 4;
+}
 
 struct tw_repair;
 size_t tw_repair_size(const struct tw_repair_conf *conf); /* 0: it is not valid */

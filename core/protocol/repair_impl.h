@@ -28,6 +28,8 @@ struct tw_repair_slot {
 struct tw_repair_server {
 	bool up;
 	bool was_up;
+	bool proven;                   /* has brought what it was asked for since it is up */
+	uint64_t first_asked_ns;       /* since then; 0: not yet */
 	bool timed;                    /* rtt_ns and deviation_ns have been measured */
 	uint32_t strikes;              /* failures since the last good answer */
 	uint64_t blocked_ns;           /* until then it is left alone */

@@ -230,6 +230,7 @@ void tw_repair_end_walk(struct tw_repair *repair)
 	walk->runs = false;
 	learn_size(repair, walk);
 	if (has_brought_all(repair)) {
+		server->proven = true;
 		server->strikes = 0;
 		server->blocked_ns = 0;
 	} else if (walk->no_room != tw_arb_repair_no_room(repair->arb)) {

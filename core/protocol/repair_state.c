@@ -178,16 +178,25 @@ void tw_repair_go_on(struct tw_repair *repair, uint64_t at_ns)
 	repair->ahead_ns = at_ns < repair->ahead_ns ? at_ns : repair->ahead_ns;
 }
 
-/* Whether any server may still bring what is missing. */
+/* What is set aside because of a server that does not answer is lost with the rest: so one is trusted with
+ * it after a good answer, until the first bad one; and before until a moment after it was first asked. */
+static bool is_trusted(const struct tw_repair *repair, const struct tw_repair_server *server)
+{
+	uint64_t moment_ns = repair->conf.retry_max_ns / 4;
+
+	if (!server->up) {
+		return !server->was_up && repair->now_ns - repair->first_ns < moment_ns;
+	}
+	return server->strikes == 0 && (server->proven || server->first_asked_ns == 0 ||
+					repair->now_ns - server->first_asked_ns < moment_ns);
+}
+
 static void judge_hope(struct tw_repair *repair)
 {
 	bool any = false;
 
 	for (uint32_t i = 0; i < repair->conf.servers; i++) {
-		const struct tw_repair_server *server = &repair->servers[i];
-		bool fresh = !server->was_up &&
-			     repair->now_ns - repair->first_ns < repair->conf.retry_max_ns;
-		any = any || fresh || (server->up && server->strikes < TW_REPAIR_HOPE);
+		any = any || is_trusted(repair, &repair->servers[i]);
 	}
 	tw_arb_expect_repair(repair->arb, any);
 }
@@ -226,7 +235,9 @@ void tw_repair_server(struct tw_repair *repair, uint32_t server_idx, bool up, ui
 		return;
 	}
 	server->up = up;
+	server->proven = false;
 	if (up) { /* perhaps another life, with another history */
+		server->first_asked_ns = 0;
 		server->was_up = true;
 		server->blocked_ns = 0;
 		server->gone_seq = 0;
@@ -279,7 +290,10 @@ void tw_repair_check_overdue(struct tw_repair *repair)
 		uint64_t limit_ns = server->timed ? 2 * tw_repair_round_trip_ns(server) : 0;
 		limit_ns =
 			limit_ns < repair->conf.retry_max_ns ? repair->conf.retry_max_ns : limit_ns;
-		if (slot->id == 0 || slot->overdue || repair->now_ns - slot->asked_ns < limit_ns) {
+		/* while we stood still its answer could not be taken */
+		uint64_t since_ns =
+			slot->asked_ns < repair->resumed_ns ? repair->resumed_ns : slot->asked_ns;
+		if (slot->id == 0 || slot->overdue || repair->now_ns - since_ns < limit_ns) {
 			continue;
 		}
 		slot->overdue = true;

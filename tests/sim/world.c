@@ -214,7 +214,9 @@ static bool make_sub(struct world *w, struct sub *sub)
 		.wait_ns = WAIT_NS,
 		.heartbeat_max_ns = HEARTBEAT_NS,
 		.session_takeover_ns = TAKEOVER_NS,
-		.store_dgrams = w->gentle ? 1024 : stores[tw_world_below(w, 5)],
+		.store_dgrams = w->gentle || (w->healing && w->servers[0].manner != MANNER_HONEST)
+					? 1024
+					: stores[tw_world_below(w, 5)],
 		.mtu_bytes = w->mtu_bytes
 	};
 	sub->slow = tw_world_one_in(w, 2);

@@ -460,7 +460,7 @@ void tw_world_poll_repair(struct world *w, uint32_t index)
 	for (uint32_t i = 0; i < w->server_count; i++) {
 		tw_repair_server(sub->repair, i, w->servers[i].up, now_ns);
 	}
-	if (now_ns - sub->polled_ns > sub->repair_conf.give_up_ns / 4) {
+	if (now_ns - sub->polled_ns > tw_repair_stall_ns(&sub->repair_conf)) {
 		sub->resumed_ns = now_ns;
 	}
 	sub->polled_ns = now_ns;

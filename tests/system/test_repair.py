@@ -153,7 +153,8 @@ class Repair(unittest.TestCase):
         # The publisher serves its own port; the subscriber's file names the bad one.
         with tw.Site(**self.settings(0, subscriber="{ wait_us: 2000 }")) as site:
             site.publisher()
-            site.write(**self.settings(bad.port, subscriber="{ wait_us: 2000, give_up_ms: 300, repair: [pub] }"))
+            site.write(**self.settings(bad.port, subscriber="{ wait_us: 2000, give_up_ms: 300, "
+                                                         "retry_max_ms: 40, repair: [pub] }"))
             subscriber = site.subscriber("--until-end")
             self.play(site, subscriber)
             summary = subscriber.summary()

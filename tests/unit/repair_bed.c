@@ -221,7 +221,7 @@ void bed_idle(struct bed *bed)
 
 void bed_pass(struct bed *bed, uint64_t ns)
 {
-	uint64_t step_ns = bed->conf.give_up_ns / 8;
+	uint64_t step_ns = tw_repair_stall_ns(&bed->conf) / 2;
 
 	while (bed->repair != NULL && step_ns > 0 && ns > step_ns) {
 		bed->now_ns += step_ns;
