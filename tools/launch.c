@@ -177,7 +177,7 @@ int tw_launch_write_site(struct tw_launch *launch, const struct tw_launch_site *
 	/* The processes share few CPUs: a gap may wait a while for the other line, longer where nothing
 	 * else can fill it, and a repair server that is late is not a bad one. */
 	fprintf(out, "subscriber: { %s }\n",
-		site->repair ? "wait_us: 5000, give_up_ms: 8000, retry_max_ms: 4000, "
+		site->repair ? "wait_us: 5000, give_up_ms: 8000, retry_max_ms: 32000, "
 			       "repair: [pub]"
 			     : "wait_us: 50000");
 	if (site->loss_pct[0] != NULL || site->loss_pct[1] != NULL || site->loss_both_pct != NULL ||
