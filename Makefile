@@ -34,7 +34,7 @@ OPT_ubsan := -O1 -fsanitize=undefined -fno-sanitize-recover=all
 OPT_tsan := -O1 -fsanitize=thread $(if $(findstring clang,$(CC)),,-Wno-tsan)
 OPT_fuzz := -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
 OPT_coverage := -O0 --coverage
-PKGS := yaml-0.1 libpcap zlib libdeflate
+PKGS := yaml-0.1 libpcap zlib libdeflate libibverbs librdmacm
 PKG_CFLAGS = $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 PKG_LIBS = $(shell pkg-config --libs $(PKGS) 2>/dev/null)
 CPPFLAGS += -D_GNU_SOURCE -Iinclude -Icore -I. $(EXTRA_CPPFLAGS)

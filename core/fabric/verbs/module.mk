@@ -1,0 +1,2 @@
+# sources of core/fabric/verbs
+TW_SRCS += core/fabric/verbs/choose.c core/fabric/verbs/device.c
