@@ -486,10 +486,11 @@ static int check_cpus(const struct check *c)
 static int check_fabric(const struct check *c)
 {
 	const struct tw_site_fabric *f = &c->site->fabric;
-	if (f->partition_key != 0xffffu) {
+	/* with verbs it is the device that decides: an InfiniBand fabric has partitions */
+	if (f->partition_key != 0xffffu && f->transport == TW_TRANSPORT_UDP) {
 		return fail(c, &f->partition_key, NULL, "fabric.partition_key",
-			    "found 0x%x, allowed 0xffff: partitions are InfiniBand's, and this "
-			    "fabric is RoCE",
+			    "found 0x%x, allowed 0xffff: partitions are InfiniBand's, and "
+			    "udp is RoCE",
 			    f->partition_key);
 	}
 	if (f->live.ecn) {

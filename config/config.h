@@ -40,7 +40,8 @@ struct tw_site_fabric {
 	enum tw_transport transport;
 	uint32_t mtu_bytes, ttl;
 	uint32_t receive_buffer_kbytes;
-	uint32_t gso; /* tw_fabric_conf.gso */
+	uint32_t receive_depth; /* 0: what receive_buffer_kbytes holds */
+	uint32_t gso;           /* tw_fabric_conf.gso */
 	uint32_t partition_key;
 	struct tw_site_class live, repair;
 };
@@ -176,12 +177,14 @@ int tw_site_find_channel(const struct tw_site *site, uint16_t id);      /* index
 const char *tw_site_mic(const struct tw_site *site, uint16_t venue_id); /* NULL where unknown */
 
 /* Fills in hosts[host].resolved from the interfaces of this machine: name, address (of the interface;
- * where it has several the one equal to hosts[host].address). */
+ * where it has several the one equal to hosts[host].addresses[line] or .address; a stated one must
+ * be there). */
 int tw_site_resolve_lines(struct tw_site *site, uint32_t host, struct tw_error *err) TW_MUST_USE;
 /* fabric settings for this host, after resolve. */
 void tw_site_fabric_conf(const struct tw_site *site, uint32_t host, struct tw_fabric_conf *out);
-/* Chooses the transport for this host: AUTO becomes UDP where that works, or TW_EUNSUPPORTED with the
- * cure; VERBS and SHM are TW_EUNSUPPORTED until they exist.  *why gets one sentence. */
+/* Chooses the transport for the host whose lines have been resolved: AUTO becomes VERBS where a device
+ * carries each of its lines, else UDP where that works, or an error with the cure; VERBS and UDP are
+ * checked; SHM is TW_EUNSUPPORTED until it exists.  *why gets one sentence. */
 int tw_site_transport(const struct tw_site *site, char why[128], struct tw_error *err);
 /* Hot threads of this host as configured: its feedhandlers and publishers, and one subscriber. */
 unsigned int tw_site_hot_threads(const struct tw_site *site, uint32_t host);

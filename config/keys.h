@@ -37,9 +37,12 @@
 #define TW_CONFIG_FABRIC(SECTION, ELEMENTS, KEY, NUM, SET, REFS)                                   \
 	SECTION("fabric", "The network.")                                                          \
 	SET("fabric.transport", ENUM, tw_site, fabric.transport, "auto", "auto|verbs|udp|shm",     \
-	    "How a host reaches the network. `auto` takes `udp` where UDP port 4791 can be bound " \
-	    "and no RoCE device owns the interface, and says what it chose. `verbs` and `shm` "    \
-	    "are refused when a process starts: this version has `udp` alone.")                    \
+	    "How a host reaches the network; both ways share a group. `verbs`: the RDMA devices "  \
+	    "of "                                                                                  \
+	    "the host's lines. `udp`: a socket on UDP port 4791. `auto` takes `verbs` where a "    \
+	    "device can carry each line, else `udp` where that port can be bound and no device "   \
+	    "takes RoCE for itself, and says what it chose. `shm` is refused when a process "      \
+	    "starts.")                                                                             \
 	SET("fabric.mtu_bytes", UINT, tw_site, fabric.mtu_bytes, "1024", "256|512|1024|2048|4096", \
 	    "Largest datagram, RoCE headers aside; the path MTUs of InfiniBand. 1024 fits "        \
 	    "1500-byte Ethernet, 4096 needs jumbo frames on every link.")                          \
@@ -48,14 +51,20 @@
 	NUM("fabric.receive_buffer_kbytes", UINT, tw_site, fabric.receive_buffer_kbytes, "4096",   \
 	    "", 64, 1048576,                                                                       \
 	    "Socket receive buffer to ask for, per group (`udp`). What the kernel granted is "     \
-	    "printed and counted; more than net.core.rmem_max needs CAP_NET_ADMIN.")               \
+	    "printed and counted; more than net.core.rmem_max needs CAP_NET_ADMIN. On `verbs`, "   \
+	    "memory of the receive queue where `receive_depth` is 0.")                             \
+	NUM("fabric.receive_depth", UINT, tw_site, fabric.receive_depth, "0", "", 0, 1048576,      \
+	    "Datagrams that a receive queue holds, per group (`verbs`): the burst that it "        \
+	    "survives while nobody polls, within what the device takes. Small datagrams take a "   \
+	    "place each, as large ones do. 0: as many of `mtu_bytes` as `receive_buffer_kbytes` "  \
+	    "holds.")                                                                              \
 	SET("fabric.gso", ENUM, tw_site, fabric.gso, "auto", "auto|on|off",                        \
 	    "Whether `udp` hands runs of datagrams to the kernel in one call (UDP GSO). `auto`: "  \
 	    "on lo and veth, elsewhere not, because a NIC that segments in hardware may number "   \
 	    "IP headers in a way that breaks the ICRC.")                                           \
 	NUM("fabric.partition_key", HEX, tw_site, fabric.partition_key, "0xffff", "", 0, 0xffff,   \
-	    "Partition of an InfiniBand fabric. On RoCE, and so in this version, anything but "    \
-	    "0xffff is an error.")                                                                 \
+	    "Partition of an InfiniBand fabric: that of the lines' interfaces. On RoCE anything "  \
+	    "but 0xffff is an error.")                                                             \
 	SECTION("fabric.qos", "Traffic classes.")                                                  \
 	SECTION("fabric.qos.live", "Live multicast.")                                              \
 	NUM("fabric.qos.live.dscp", UINT, tw_site, fabric.live.dscp, "34", "", 0, 63,              \

@@ -99,11 +99,6 @@ static void reap(struct tw_pub_channel *channel)
 	}
 }
 
-static bool sends_full(const struct tw_pub_channel *channel)
-{
-	return channel->send_head - channel->send_tail == TW_PUB_SENDS;
-}
-
 static void post(struct tw_pub_channel *channel, const struct tw_pack_dgram *dgrams, unsigned int n)
 {
 	struct tw_tx_dgram out[TW_TX_BATCH];
@@ -114,9 +109,10 @@ static void post(struct tw_pub_channel *channel, const struct tw_pack_dgram *dgr
 	}
 	tw_tx_post(channel->tx, channel->endpoint, out, n);
 	channel->posted += n;
-	channel->sends[channel->send_head % TW_PUB_SENDS] =
+	/* where no entry is left, the last one grows: a slow line makes this coarse, never full */
+	channel->send_head += channel->send_head - channel->send_tail < TW_PUB_SENDS;
+	channel->sends[(channel->send_head - 1) % TW_PUB_SENDS] =
 		(struct tw_pub_send){ .posted = channel->posted, .end_pos = dgrams[n - 1].end_pos };
-	channel->send_head++;
 }
 
 /* --- a life ---------------------------------------------------------------------------------- */
@@ -166,10 +162,18 @@ static __attribute__((cold)) void look_for_bus(struct tw_pub_channel *channel, u
 {
 	struct tw_error err = { .code = TW_OK };
 	reap(channel);
-	if (now_ns < channel->look_again_ns || channel->send_tail != channel->send_head) {
-		return; /* the new life's history would overwrite what sends still read */
+	if (now_ns < channel->look_again_ns) {
+		return;
 	}
 	channel->look_again_ns = now_ns + LOOK_NS;
+	if (channel->send_tail != channel->send_head) {
+		/* The new life's history would overwrite what sends still read.  Whether a burst's last
+		 * ones are done may show with one more post: a heartbeat of the life that is over. */
+		struct tw_pack_dgram last;
+		tw_pack_beat(&channel->pack, now_ns, tw_wall_ns(), &last);
+		post(channel, &last, 1);
+		return;
+	}
 	int rc = tw_bus_open(&channel->bus, channel->conf.run_dir, channel->conf.channel, true,
 			     &err);
 	if (rc == TW_ENOTFOUND) {
@@ -236,6 +240,8 @@ static void count_rare(struct tw_pub_channel *channel)
 {
 	const struct tw_pack *pack = &channel->pack;
 	if (pack->stalls != channel->seen.stalls) {
+		/* the log is full of what one line has not sent: the other goes on without it */
+		tw_tx_overtaken(channel->tx, channel->endpoint);
 		count_up(channel, TW_PUB_CHANNEL_history_stalls, pack->stalls,
 			 &channel->seen.stalls);
 	}
@@ -323,10 +329,6 @@ bool tw_pub_channel_turn(struct tw_pub_channel *channel, uint64_t now_ns)
 		return channel->bus != NULL;
 	}
 	reap(channel);
-	if (sends_full(channel)) {
-		tw_counter_add(&channel->counters, TW_PUB_CHANNEL_history_stalls, 1);
-		return false;
-	}
 	unsigned int room = rate_room(channel, now_ns);
 	if (room == 0) {
 		tw_counter_add(&channel->counters, TW_PUB_CHANNEL_rate_stalls, 1);

@@ -26,7 +26,7 @@
 #include "protocol/history_read.h"
 #include "protocol/pack.h"
 
-#define TW_PUB_SENDS 256u /* posts whose sends may be under way at once; a power of two */
+#define TW_PUB_SENDS 256u /* posts under way that are told apart; a power of two */
 
 enum tw_pub_state {
 	TW_PUB_WAITING = 0, /* no feedhandler has made a bus yet */

@@ -62,6 +62,11 @@ static int open_counters(struct tw_publisher *pub, struct tw_error *err)
 					  &pub->channels[i].lines[l], err);
 		}
 	}
+	for (unsigned int l = 0; pub->verbs && l < TW_MAX_LINES && rc == TW_OK; l++) {
+		char label[48];
+		snprintf(label, sizeof(label), "line %c", 'a' + (int)l);
+		rc = tw_stats_add(pub->stats, TW_SET_verbs_line, label, &pub->verbs_lines[l], err);
+	}
 	if (rc == TW_OK && pub->conf->repairs) {
 		rc = tw_pub_repair_counters(&pub->repair, pub->stats, pub->conf->repair_clients,
 					    err);
@@ -97,17 +102,21 @@ static int open_transmitter(struct tw_publisher *pub, uint32_t index, struct tw_
 {
 	struct tw_fabric_conf fabric;
 	tw_site_fabric_conf(pub->site, pub->conf->host, &fabric);
+	memcpy(fabric.verbs, pub->verbs_lines, sizeof(fabric.verbs));
 	struct tw_tx_endpoint
 		endpoints[sizeof(pub->conf->channels) / sizeof(pub->conf->channels[0])] = { 0 };
 	for (uint32_t i = 0; i < pub->conf->channel_count; i++) {
 		const struct tw_site_channel *c = site_channel(pub, i);
 		endpoints[i].publisher = (index + 1) << 16;
+		endpoints[i].memory = pub->channels[i].slab.base;
+		endpoints[i].memory_bytes = pub->channels[i].slab.size_bytes;
 		for (unsigned int l = 0; l < TW_FABRIC_MAX_LINES; l++) {
 			endpoints[i].groups[l] = l < c->lines ? c->groups[l] : 0;
 			endpoints[i].counters[l] = pub->channels[i].lines[l];
 		}
 	}
-	int rc = tw_udp_tx_open(&pub->tx, &fabric, endpoints, pub->conf->channel_count, err);
+	int rc =
+		tw_tx_open(&pub->tx, pub->verbs, &fabric, endpoints, pub->conf->channel_count, err);
 	if (rc != TW_OK) {
 		return rc;
 	}
@@ -127,10 +136,11 @@ static int choose(struct tw_publisher *pub, struct tw_site *site, struct tw_erro
 	if (rc != TW_OK) {
 		return rc;
 	}
-	rc = tw_site_transport(site, pub->transport_why, err); /* UDP, or it has failed */
+	rc = tw_site_transport(site, pub->transport_why, err);
 	if (rc < 0) {
 		return rc;
 	}
+	pub->verbs = rc == TW_TRANSPORT_VERBS;
 	const char *why;
 	pub->idle = tw_idle_resolve(site->idle, tw_site_hot_threads(site, pub->conf->host), &why);
 	snprintf(pub->idle_why, sizeof(pub->idle_why), "%s", why);
@@ -235,8 +245,10 @@ void tw_publisher_describe(const struct tw_publisher *pub, void (*line)(const ch
 	for (unsigned int l = 0; l < TW_MAX_LINES; l++) {
 		const struct tw_fabric_line *at = &pub->host->resolved[l];
 		if (at->address != 0) {
-			snprintf(text, sizeof(text), "line %c: %s " IPV4_FMT, 'a' + (int)l,
-				 at->interface, IPV4_ARGS(at->address));
+			const char *device = tw_tx_describe(pub->tx, l);
+			snprintf(text, sizeof(text), "line %c: %s " IPV4_FMT "%s%s", 'a' + (int)l,
+				 at->interface, IPV4_ARGS(at->address),
+				 device[0] != '\0' ? ": " : "", device);
 			line(text);
 		}
 	}
@@ -325,6 +337,10 @@ void tw_publisher_tick(void *ctx)
 	struct tw_publisher *pub = ctx;
 	for (uint32_t i = 0; i < pub->conf->channel_count; i++) {
 		log_changes(&pub->channels[i], &pub->logged[i]);
+	}
+	struct tw_error note;
+	while (tw_tx_note(pub->tx, &note)) {
+		tw_log(note.code == TW_OK ? TW_LOG_INFO : TW_LOG_WARNING, "%s", note.text);
 	}
 	tw_pub_repair_tick(&pub->repair);
 }

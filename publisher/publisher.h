@@ -23,11 +23,13 @@ struct tw_publisher {
 	struct tw_app *app;
 	enum tw_idle_mode idle;
 	uint32_t mtu_bytes;
+	bool verbs; /* else udp */
 	char transport_why[128];
 	char idle_why[128];
 
 	struct tw_stats *stats;
 	struct tw_counters loop;
+	struct tw_counters verbs_lines[TW_FABRIC_MAX_LINES];
 	struct tw_tx *tx;
 	struct tw_pub_channel *channels; /* conf->channel_count of them */
 	struct tw_pub_repair repair;     /* conf->repairs: from start to join */

@@ -156,8 +156,8 @@ void tw_publisher_summary(const struct tw_publisher *pub, FILE *out)
 	put_string(out, pub->conf->name);
 	fputs(",\"site\":", out);
 	put_string(out, pub->site->name);
-	fprintf(out, ",\"transport\":\"udp\",\"idle\":\"%s\",\"mtu_bytes\":%u", modes[pub->idle],
-		pub->mtu_bytes);
+	fprintf(out, ",\"transport\":\"%s\",\"idle\":\"%s\",\"mtu_bytes\":%u",
+		pub->verbs ? "verbs" : "udp", modes[pub->idle], pub->mtu_bytes);
 	put_counter(out, "turns", &pub->loop, TW_LOOP_turns);
 	put_counter(out, "empty_turns", &pub->loop, TW_LOOP_empty_turns);
 	put_counter(out, "slow_turns", &pub->loop, TW_LOOP_slow_turns);

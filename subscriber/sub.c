@@ -103,7 +103,7 @@ static size_t round_up(size_t bytes, size_t to)
 static int lay_out(struct tw_sub *sub, uint64_t now_ns, struct tw_error *err)
 {
 	const struct tw_sub_plan *plan = &sub->plan;
-	const uint32_t source_max = TW_MAX_PUBLISHERS * (1 + 2 * TW_MAX_LINES);
+	const uint32_t source_max = TW_MAX_PUBLISHERS * (1 + 3 * TW_MAX_LINES);
 	uint32_t sources[TW_MAX_PUBLISHERS * (1 + 3 * TW_MAX_LINES)];
 	size_t channels_at = 0;
 	size_t lines_at = channels_at + plan->channel_count * sizeof(struct tw_sub_channel);
@@ -209,6 +209,10 @@ static int open_counters(struct tw_sub *sub, struct tw_error *err)
 			       'a' + line->line);
 		rc = tw_stats_add(sub->stats, TW_SET_sub_line, label, &line->counters, err);
 	}
+	for (uint32_t l = 0; l < TW_FABRIC_MAX_LINES && sub->plan.verbs && rc >= 0; l++) {
+		(void)snprintf(label, sizeof(label), "line %c", 'a' + (char)l);
+		rc = tw_stats_add(sub->stats, TW_SET_verbs_line, label, &sub->verbs_lines[l], err);
+	}
 	if (rc >= 0) {
 		rc = tw_sub_repair_counters(sub, err);
 	}
@@ -233,7 +237,8 @@ static int open_fabric(struct tw_sub *sub, struct tw_error *err)
 		};
 	}
 	tw_site_fabric_conf(site, sub->plan.host, &conf);
-	int rc = tw_udp_rx_open(&sub->rx, &conf, endpoints, sub->line_count, err);
+	memcpy(conf.verbs, sub->verbs_lines, sizeof(conf.verbs));
+	int rc = tw_rx_open(&sub->rx, sub->plan.verbs, &conf, endpoints, sub->line_count, err);
 	if (rc >= 0 && tw_fault_active(&site->fault)) {
 		struct tw_rx *inner = sub->rx;
 		sub->rx = NULL; /* the fault layer owns it, on failure too */
@@ -297,6 +302,7 @@ int tw_sub_open(struct tw_sub **sub_p, const struct tw_sub_conf *conf, struct tw
 		return tw_fail(err, TW_ENOMEM, "subscriber: aligned_alloc: %zu bytes", bytes);
 	}
 	memset(sub, 0, bytes);
+	sub->event_fd = sub->timer_fd = -1;
 	rc = tw_sub_plan_make(&sub->plan, &own, err);
 	if (rc >= 0) {
 		make_name(sub, own.name);
@@ -319,6 +325,7 @@ void tw_sub_close(struct tw_sub *sub)
 		tw_sub_clock_leave(&sub->clock);
 	}
 	tw_reader_close(sub->reader); /* writes counters */
+	tw_sub_event_close(sub);
 	tw_rx_close(sub->rx);
 	tw_stats_close(sub->stats, true);
 	tw_slab_fini(&sub->slab);

@@ -40,6 +40,7 @@ struct tw_sub_plan {
 	uint32_t channel_count;
 	uint32_t line_count; /* endpoints of all channels together */
 	enum tw_idle_mode idle;
+	bool verbs; /* else udp */
 	char host_why[128];
 	char transport_why[128];
 	char idle_why[128];
@@ -138,6 +139,7 @@ struct tw_sub {
 	uint64_t timer_ns;    /* longest sleep otherwise: arbiters watch for silent lines */
 	struct tw_counters counters, loop;
 	struct tw_counters servers[TW_READER_MAX_SERVERS]; /* of site->subscriber.repair */
+	struct tw_counters verbs_lines[TW_FABRIC_MAX_LINES];
 
 	struct tw_rx_dgram batch[TW_RX_BATCH];
 	struct tw_sub_mark marks[TW_SUB_MARKS];
@@ -147,10 +149,20 @@ struct tw_sub {
 	struct tw_stats *stats;
 	struct tw_sub_clock_user clock;
 	bool clock_joined, fault_active;
+	int event_fd, timer_fd; /* for an event loop of the caller's, -1 until asked for */
 	struct tw_sub_plan plan;
 	char name[TW_NAME_BYTES];
 	struct tw_error error;
 };
+
+/* Whether a poll would give something without looking at any endpoint, and how long the handle may
+ * sleep before an arbiter or the ladder wants the time (sub_poll.c). */
+bool tw_sub_has_work(const struct tw_sub *sub);
+uint64_t tw_sub_sleep_ns(const struct tw_sub *sub);
+/* What was handed out is given back: the caller is about to sleep. */
+void tw_sub_settle(struct tw_sub *sub);
+
+void tw_sub_event_close(struct tw_sub *sub);
 
 /* Repair (sub_repair.c).  Which of site->subscriber.repair send a channel. */
 uint32_t tw_sub_repair_servers(const struct tw_sub_plan *plan, uint32_t site_idx,

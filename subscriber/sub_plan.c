@@ -162,11 +162,7 @@ int tw_sub_plan_make(struct tw_sub_plan *plan, const struct tw_sub_conf *conf, s
 	if (rc < 0) {
 		goto undo_site;
 	}
-	if (rc != TW_TRANSPORT_UDP) {
-		rc = tw_fail(err, TW_EUNSUPPORTED, "%s: fabric.transport: only udp is available",
-			     plan->site->path);
-		goto undo_site;
-	}
+	plan->verbs = rc == TW_TRANSPORT_VERBS;
 	const char *why = "";
 	plan->idle = tw_idle_resolve(plan->site->idle, tw_site_hot_threads(plan->site, plan->host),
 				     &why);

@@ -371,7 +371,7 @@ static void input(struct tw_sub *sub)
 		__builtin_prefetch(sub->batch[sub->batch_at].data + TW_CACHE_LINE_BYTES);
 	}
 	/* before anything of a stranger's bytes is looked at */
-	if (UNLIKELY(!is_source(line->channel, rx->src_addr))) {
+	if (UNLIKELY(!is_source(line->channel, rx->src_addr)) && !sub->rx->sourceless) {
 		count_line(line, TW_SUB_LINE_foreign_source);
 		return;
 	}
@@ -510,14 +510,13 @@ int tw_sub_poll(struct tw_sub *sub, struct tw_event *events, unsigned int max)
 	return (int)n;
 }
 
-static bool has_work(const struct tw_sub *sub)
+bool tw_sub_has_work(const struct tw_sub *sub)
 {
 	return sub->run_channel != NULL || sub->pulling != NULL || sub->failing != NULL ||
 	       sub->reply_channel != NULL || sub->failing_status != 0 || sub->batch_line != NULL;
 }
 
-/* How long it may sleep before an arbiter wants the time. */
-static uint64_t longest_sleep_ns(const struct tw_sub *sub)
+uint64_t tw_sub_sleep_ns(const struct tw_sub *sub)
 {
 	if (sub->repairing != 0) {
 		uint64_t ns = tw_sub_repair_sleep_ns(sub, tw_mono_ns());
@@ -532,17 +531,22 @@ static uint64_t longest_sleep_ns(const struct tw_sub *sub)
 	return sub->timer_ns;
 }
 
-int tw_sub_wait(struct tw_sub *sub, uint64_t timeout_ns)
+void tw_sub_settle(struct tw_sub *sub)
 {
 	release(sub);
-	sub->turn_ns = 0;
+	sub->turn_ns = 0; /* sleeps on purpose: not a stall */
+}
+
+int tw_sub_wait(struct tw_sub *sub, uint64_t timeout_ns)
+{
+	tw_sub_settle(sub);
 	if (sub->failed != 0) {
 		return sub->failed;
 	}
-	if (has_work(sub)) {
+	if (tw_sub_has_work(sub)) {
 		return 1;
 	}
-	uint64_t sleep_ns = longest_sleep_ns(sub);
+	uint64_t sleep_ns = tw_sub_sleep_ns(sub);
 	bool own_timer = sleep_ns < timeout_ns;
 	int rc = tw_rx_wait(sub->rx, own_timer ? sleep_ns : timeout_ns);
 	return rc == 0 && own_timer ? 1 : rc;

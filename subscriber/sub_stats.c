@@ -155,12 +155,12 @@ int tw_sub_info_read(const struct tw_sub *sub, struct tw_sub_info *out)
 		.environment = site->production ? "production" : "test",
 		.host = host->name,
 		.host_why = sub->plan.host_why,
-		.transport = "udp",
+		.transport = sub->plan.verbs ? "verbs" : "udp",
 		.transport_why = sub->plan.transport_why,
 		.idle = idle_text(sub->plan.idle),
 		.idle_why = sub->plan.idle_why,
 		.clock_source = tw_clock_source(),
-		.receive_stamp = "poll",
+		.receive_stamp = sub->rx->stamp,
 		.run_dir = site->run_dir,
 		.counters = sub->name,
 		.channel_count = sub->channel_count,
@@ -168,6 +168,7 @@ int tw_sub_info_read(const struct tw_sub *sub, struct tw_sub_info *out)
 		.fault_active = sub->fault_active,
 		.accepts_replay = site->subscriber.accept_replay,
 		.repair = sub->plan.repair_text,
+		.lines = { tw_rx_describe(sub->rx, 0), tw_rx_describe(sub->rx, 1) },
 	};
 
 	return give(out, out->size, &own, sizeof(own));

@@ -150,6 +150,8 @@ static void put_info(FILE *file, const struct tw_sub *sub)
 		{ "clock_source", info.clock_source },
 		{ "receive_stamp", info.receive_stamp },
 		{ "repair", info.repair },
+		{ "line_a", info.lines[0] },
+		{ "line_b", info.lines[1] },
 	};
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		fputc(',', file);

@@ -254,7 +254,8 @@ static int check(const struct options *options)
 	}
 	printf("site %s, host %s (%s)\n", plan.site->name, plan.site->hosts[plan.host].name,
 	       plan.host_why);
-	printf("transport udp (%s)\nidle %s\n", plan.transport_why, plan.idle_why);
+	printf("transport %s (%s)\nidle %s\n", plan.verbs ? "verbs" : "udp", plan.transport_why,
+	       plan.idle_why);
 	printf("repair %s\n", plan.repair_text);
 	for (uint32_t i = 0; i < plan.channel_count; i++) {
 		const struct tw_site_channel *channel = &plan.site->channels[plan.channels[i]];
@@ -414,6 +415,11 @@ static void say_ready(struct program *program)
 	       info.host_why);
 	tw_log(TW_LOG_INFO, "transport %s: %s; idle %s: %s; clock %s", info.transport,
 	       info.transport_why, info.idle, info.idle_why, info.clock_source);
+	for (unsigned int l = 0; l < 2; l++) {
+		if (info.lines[l][0] != '\0') {
+			tw_log(TW_LOG_INFO, "line %c: %s", 'a' + (int)l, info.lines[l]);
+		}
+	}
 	tw_log(TW_LOG_INFO, "repair %s", info.repair);
 	if (info.fault_active) {
 		tw_log(TW_LOG_WARNING, "alarm: the fault layer is active: datagrams are lost, "

@@ -15,6 +15,7 @@
 	S(sub, "a subscriber handle")                           \
 	S(sub_channel, "a channel as a subscriber receives it") \
 	S(sub_line, "one line of a channel at a subscriber")    \
+	S(verbs_line, "an RDMA device as a line of a process")  \
 	S(read_server, "the repair service of a publisher")     \
 	S(read_client, "a client of a repair service")          \
 	S(reader, "a repair server as a subscriber sees it")
@@ -104,10 +105,11 @@
 	H(pub_channel, PUB_CHANNEL, feedhandler_to_sent,                                          \
 	  "feedhandler to sent, first message of a datagram")
 
-#define TW_COUNTERS_pub_line(C, H)                                                              \
-	C(pub_line, PUB_LINE, datagrams, COUNTER, "", "datagrams posted, heartbeats too")       \
-	C(pub_line, PUB_LINE, bytes, COUNTER, "bytes", "datagram bytes posted")                 \
-	C(pub_line, PUB_LINE, skipped, COUNTER, "", "datagrams that a full send queue skipped") \
+#define TW_COUNTERS_pub_line(C, H)                                                        \
+	C(pub_line, PUB_LINE, datagrams, COUNTER, "", "datagrams posted, heartbeats too") \
+	C(pub_line, PUB_LINE, bytes, COUNTER, "bytes", "datagram bytes posted")           \
+	C(pub_line, PUB_LINE, skipped, COUNTER, "",                                       \
+	  "datagrams that a full or broken send queue skipped")                           \
 	C(pub_line, PUB_LINE, errors, COUNTER, "", "sends that failed")
 
 #define TW_COUNTERS_sub(C, H)                                                             \
@@ -189,7 +191,31 @@
 	  "datagrams that the fault layer delayed")                                               \
 	C(sub_line, SUB_LINE, downs, COUNTER, "", "times the line went down")                     \
 	C(sub_line, SUB_LINE, up, GAUGE, "", "1 while the line is up")                            \
-	C(sub_line, SUB_LINE, receive_buffer_bytes, GAUGE, "bytes", "receive buffer granted")
+	C(sub_line, SUB_LINE, receive_buffer_bytes, GAUGE, "bytes", "receive buffer granted")     \
+	C(sub_line, SUB_LINE, receive_depth, GAUGE, "",                                           \
+	  "`verbs`: datagrams that the receive queue holds")                                      \
+	C(sub_line, SUB_LINE, receive_free_min, GAUGE, "",                                        \
+	  "`verbs`: fewest of them that were free, as far as a backlog showed")                   \
+	C(sub_line, SUB_LINE, receive_errors, COUNTER, "",                                        \
+	  "`verbs`: receives that ended with an error")                                           \
+	C(sub_line, SUB_LINE, stamps_bad, COUNTER, "",                                            \
+	  "`verbs`: stamps of the device that were not believed")
+
+#define TW_COUNTERS_verbs_line(C, H)                                                               \
+	C(verbs_line, VERBS_LINE, async_events, COUNTER, "", "asynchronous events of the device")  \
+	C(verbs_line, VERBS_LINE, cm_events, COUNTER, "", "events of rdma_cm")                     \
+	C(verbs_line, VERBS_LINE, port_downs, COUNTER, "", "times the port went down")             \
+	C(verbs_line, VERBS_LINE, port_ups, COUNTER, "", "times the port came up again")           \
+	C(verbs_line, VERBS_LINE, gid_changes, COUNTER, "",                                        \
+	  "changes of the port's GID, LID or partition tables")                                    \
+	C(verbs_line, VERBS_LINE, device_errors, COUNTER, "",                                      \
+	  "times the device failed or was removed")                                                \
+	C(verbs_line, VERBS_LINE, multicast_errors, COUNTER, "", "memberships refused or lost")    \
+	C(verbs_line, VERBS_LINE, rebuilds, COUNTER, "", "queue pairs built anew after a failure") \
+	C(verbs_line, VERBS_LINE, rebuilds_failed, COUNTER, "", "attempts at that which failed")   \
+	C(verbs_line, VERBS_LINE, broken, GAUGE, "", "queue pairs that are not usable now")        \
+	C(verbs_line, VERBS_LINE, unaccounted, COUNTER, "",                                        \
+	  "work requests that a device never gave back")
 
 #define TW_COUNTERS_read_server(C, H)                                                              \
 	C(read_server, READ_SERVER, clients, GAUGE, "", "clients logged in")                       \

@@ -255,17 +255,49 @@ static int fault_poll(struct tw_rx *base, uint32_t endpoint, struct tw_rx_dgram 
 	return (int)n;
 }
 
-static int fault_wait(struct tw_rx *base, uint64_t timeout_ns)
+static uint64_t next_due_ns(struct fault_rx *rx)
 {
-	struct fault_rx *rx = (struct fault_rx *)base;
 	uint64_t due_ns = UINT64_MAX;
-	for (uint32_t i = 0; i < base->endpoints; i++) {
+	for (uint32_t i = 0; i < rx->base.endpoints; i++) {
 		struct queue *queue;
 		const struct held *held = first_held(&rx->endpoint[i], &queue);
 		if (held != NULL && held->due_ns < due_ns) {
 			due_ns = held->due_ns;
 		}
 	}
+	return due_ns;
+}
+
+static int fault_arm(struct tw_rx *base, uint64_t *due_ns)
+{
+	struct fault_rx *rx = (struct fault_rx *)base;
+	const uint64_t own_ns = next_due_ns(rx);
+	*due_ns = own_ns < *due_ns ? own_ns : *due_ns;
+	if (own_ns != UINT64_MAX && own_ns <= tw_mono_ns()) {
+		return 1;
+	}
+	return tw_rx_arm(rx->inner, due_ns);
+}
+
+static int fault_event_fd(const struct tw_rx *base)
+{
+	return tw_rx_event_fd(((const struct fault_rx *)base)->inner);
+}
+
+static const char *fault_describe(const struct tw_rx *base, unsigned int line)
+{
+	return tw_rx_describe(((const struct fault_rx *)base)->inner, line);
+}
+
+static bool fault_note(struct tw_rx *base, struct tw_error *out)
+{
+	return tw_rx_note(((struct fault_rx *)base)->inner, out);
+}
+
+static int fault_wait(struct tw_rx *base, uint64_t timeout_ns)
+{
+	struct fault_rx *rx = (struct fault_rx *)base;
+	const uint64_t due_ns = next_due_ns(rx);
 	if (due_ns == UINT64_MAX) {
 		return tw_rx_wait(rx->inner, timeout_ns);
 	}
@@ -295,6 +327,10 @@ static void fault_close(struct tw_rx *base)
 static const struct tw_rx_ops fault_rx_ops = {
 	.poll = fault_poll,
 	.wait = fault_wait,
+	.event_fd = fault_event_fd,
+	.arm = fault_arm,
+	.describe = fault_describe,
+	.note = fault_note,
 	.close = fault_close,
 };
 
@@ -327,7 +363,10 @@ int tw_fault_open(struct tw_rx **rx_p, struct tw_rx *inner, const struct tw_faul
 		tw_rx_close(inner);
 		return tw_fail(err, TW_ENOMEM, "fault layer: calloc: %u endpoints", n);
 	}
-	rx->base = (struct tw_rx){ .ops = &fault_rx_ops, .endpoints = n };
+	rx->base = (struct tw_rx){ .ops = &fault_rx_ops,
+				   .endpoints = n,
+				   .stamp = inner->stamp,
+				   .sourceless = inner->sourceless };
 	rx->inner = inner;
 	rx->seed = conf->seed;
 	rx->reorder_ns = conf->reorder_ns;

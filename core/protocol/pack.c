@@ -206,8 +206,8 @@ static int make_next(struct tw_pack *pack, tw_pack_source_func source, void *ctx
 	return 1;
 }
 
-static void make_heartbeat(struct tw_pack *pack, uint64_t now_ns, uint64_t wall_ns,
-			   struct tw_pack_dgram *out)
+void tw_pack_beat(struct tw_pack *pack, uint64_t now_ns, uint64_t wall_ns,
+		  struct tw_pack_dgram *out)
 {
 	struct tw_wire_hdr hdr =
 		header(pack, wall_ns, TW_WIRE_HEARTBEAT | (pack->ended ? TW_WIRE_END : 0u));
@@ -246,7 +246,7 @@ int tw_pack_poll(struct tw_pack *pack, tw_pack_source_func source, void *ctx, ui
 	} else if (stalled) {
 		pack->stalls++;
 	} else if (max > 0 && now_ns >= pack->heartbeat_due_ns) {
-		make_heartbeat(pack, now_ns, wall_ns, &out[n++]);
+		tw_pack_beat(pack, now_ns, wall_ns, &out[n++]);
 	}
 	return (int)n;
 }

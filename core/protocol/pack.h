@@ -71,6 +71,10 @@ void tw_pack_init(struct tw_pack *pack, const struct tw_pack_conf *conf, struct 
 int tw_pack_poll(struct tw_pack *pack, tw_pack_source_func source, void *ctx, uint64_t now_ns,
 		 uint64_t wall_ns, struct tw_pack_dgram *out, unsigned int max);
 
+/* A heartbeat now, due or not. */
+void tw_pack_beat(struct tw_pack *pack, uint64_t now_ns, uint64_t wall_ns,
+		  struct tw_pack_dgram *out);
+
 /* Whether messages were taken from the source that are not in any datagram yet. */
 static inline bool tw_pack_carries(const struct tw_pack *pack)
 {

@@ -2,13 +2,14 @@
  *
  * Threads    a handle belongs to one thread; only tw_sub_stats_read(), tw_sub_info_read(),
  *            tw_sub_channel_at() and tw_sub_mic() may be called from others, between open and close.
- *            One background thread per process keeps the clock, and one per handle talks to repair
- *            servers where the site names some; both with all signals blocked.
+ *            One background thread per process keeps the clock, one per handle talks to repair
+ *            servers where the site names some, and on `verbs` one per handle hears of events; all
+ *            with all signals blocked.
  * Hot path   tw_sub_poll() never allocates, locks or logs; on `verbs` and `shm` it never enters the
  *            kernel, on `udp` it receives from a socket.  Where something is missing and repair goes over
  *            TCP it may wake the repair thread by a write(2).
- * Ownership  events borrow receive buffers until the next tw_sub_poll(), tw_sub_wait() or
- *            tw_sub_close() on the same handle.  Copy what must live longer.
+ * Ownership  events borrow receive buffers until the next tw_sub_poll(), tw_sub_wait(),
+ *            tw_sub_arm() or tw_sub_close() on the same handle.  Copy what must live longer.
  * Errors     int: >= 0 is a result, < 0 is enum tw_status.  Nothing is ever printed.
  * ABI        structs with `size` grow at their end only: the caller sets size to sizeof() of the
  *            struct that it was compiled with, and the library touches no more than that.
@@ -96,6 +97,18 @@ TW_API int tw_sub_poll(struct tw_sub *sub, struct tw_event *events, unsigned int
  * over (0).  It may wake early for a timer of its own, so poll after either.  Enters the kernel. */
 TW_API int tw_sub_wait(struct tw_sub *sub, uint64_t timeout_ns);
 
+/* For a consumer with an event loop of its own: a descriptor that becomes readable when a poll may
+ * give something, or a timer of the handle's is due.  Wait for it (poll, epoll, select); do not read,
+ * write or close it; it lives as long as the handle.  Negative status where there is none to be had.
+ * The first call makes it. */
+TW_API int tw_sub_event_fd(struct tw_sub *sub);
+
+/* Before each wait for that descriptor, after polls down to one that gave 0: 0, it is armed and the
+ * caller may sleep; 1, something may be there already: poll first; negative: as tw_sub_poll(), or
+ * TW_ESTATE without tw_sub_event_fd().  One arming is good for one wake: a descriptor that was not
+ * armed again may stay silent.  Releases what was handed out.  Enters the kernel. */
+TW_API int tw_sub_arm(struct tw_sub *sub);
+
 /* One empty turn of the caller's loop, after a poll that gave nothing, as the site's `idle` says: a
  * pause, a yield, or a sleep until something may be there (then it enters the kernel). */
 TW_API void tw_sub_idle(struct tw_sub *sub);
@@ -145,17 +158,19 @@ struct tw_sub_info {
 	size_t size; /* set by the caller to sizeof(struct tw_sub_info) */
 	const char *site, *environment;
 	const char *host, *host_why;           /* entry of the site file, and why that one */
-	const char *transport, *transport_why; /* "udp", and why */
+	const char *transport, *transport_why; /* "verbs" or "udp", and why */
 	const char *idle, *idle_why;           /* "spin", "yield" or "event", and why */
 	const char *clock_source;              /* "tsc" or "vdso" */
-	const char *receive_stamp;             /* "poll": queueing lies in sent_to_received */
-	const char *run_dir, *counters;        /* directory, and name of the counter file in it */
+	/* "poll": queueing lies in sent_to_received; "nic": the device's clock; else "poll" and why */
+	const char *receive_stamp;
+	const char *run_dir, *counters; /* directory, and name of the counter file in it */
 	uint32_t channel_count;
 	int32_t cpu;          /* the site's CPU for a subscriber of this host, -1: none */
 	uint8_t fault_active; /* the fault layer loses, doubles or delays datagrams: an alarm */
 	uint8_t accepts_replay;
 	uint8_t pad[6];
-	const char *repair; /* who is asked for what is missing, in order, or why nobody is */
+	const char *repair;   /* who is asked for what is missing, in order, or why nobody is */
+	const char *lines[2]; /* `verbs`: device, port and GID of each line; else "" */
 };
 TW_API int tw_sub_info_read(const struct tw_sub *sub, struct tw_sub_info *out);
 

@@ -36,7 +36,7 @@ compile() { # MUTANT TEST
 		-o "$out/$2-$1" "tests/stress/$2.c" core/base/bus.c core/base/bus_reader.c \
 		core/protocol/history.c core/protocol/history_read.c \
 		"$build/release/lib/libtw-internal.a" \
-		$(pkg-config --libs yaml-0.1 libpcap zlib libdeflate) -lm
+		$(pkg-config --libs yaml-0.1 libpcap zlib libdeflate libibverbs librdmacm) -lm
 }
 
 control() { # TEST

@@ -14,7 +14,7 @@ cd "$top" || exit 1
 CC=${CC:-gcc}
 CXX=${CXX:-g++}
 warn="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wundef -Werror"
-libs="$(pkg-config --libs yaml-0.1 libpcap zlib libdeflate 2>/dev/null) -lm -pthread"
+libs="$(pkg-config --libs yaml-0.1 libpcap zlib libdeflate libibverbs librdmacm 2>/dev/null) -lm -pthread"
 tmp=$(mktemp -d) || exit 1
 trap 'rm -rf "$tmp"' EXIT
 passed=0

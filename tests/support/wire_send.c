@@ -1,9 +1,10 @@
-/* Sends or receives datagrams over the `udp` transport, for tests that look at the wire.
+/* Sends or receives datagrams over a transport, for tests that look at the wire.
  *
  * usage: tw-test-wire-send send|receive OPTION=VALUE ...
  *   a=ADDR b=ADDR            interface addresses of the lines (b: optional)
  *   group_a=ADDR group_b=ADDR
  *   gso=auto|on|off count=N size=BYTES batch=N mtu=BYTES tos=N ttl=N publisher=N
+ *   transport=udp|verbs extended=0|1
  *   limit_ms=N               receive: gives up after so long
  * Prints `ready` once everything is open.  send then waits for a line (or the end) of its input, so
  * that the caller can change the network in between, posts, and prints the counters of each line;
@@ -19,7 +20,7 @@
 #include "tidewire/wire.h"
 
 struct options {
-	bool receive;
+	bool receive, verbs;
 	struct tw_fabric_conf conf;
 	uint32_t groups[TW_FABRIC_MAX_LINES];
 	uint32_t count, size_bytes, batch, publisher, limit_ms;
@@ -73,6 +74,12 @@ static bool parse_option(struct options *o, const char *key, const char *value)
 			      : strcmp(value, "off") == 0 ? TW_GSO_OFF
 							  : TW_GSO_AUTO;
 		return true;
+	} else if (strcmp(key, "transport") == 0) {
+		o->verbs = strcmp(value, "verbs") == 0;
+		return o->verbs || strcmp(value, "udp") == 0;
+	} else if (strcmp(key, "extended") == 0 && parse_number(value, 1, &small)) {
+		o->conf.extended_completions = small != 0;
+		return true;
 	} else if (strcmp(key, "count") == 0) {
 		return parse_number(value, 1u << 30, &o->count);
 	} else if (strcmp(key, "size") == 0) {
@@ -100,6 +107,7 @@ static int parse(struct options *o, int argc, char **argv)
 	memset(o, 0, sizeof(*o));
 	o->conf.mtu_bytes = 1024;
 	o->conf.ttl = 8;
+	o->conf.partition_key = 0xffff;
 	o->conf.rcvbuf_bytes = 4u << 20;
 	o->count = 100;
 	o->size_bytes = 1024;
@@ -141,7 +149,7 @@ static int send_all(const struct options *o)
 							 { values[1], NULL } } };
 	struct tw_tx *tx;
 	struct tw_error err;
-	if (tw_udp_tx_open(&tx, &o->conf, &ep, 1, &err) != TW_OK) {
+	if (tw_tx_open(&tx, o->verbs, &o->conf, &ep, 1, &err) != TW_OK) {
 		return fail(&err);
 	}
 	ready();
@@ -175,7 +183,7 @@ static int receive_all(const struct options *o)
 	const struct tw_rx_endpoint ep = { .group = o->groups[0], .counters = { values[0], NULL } };
 	struct tw_rx *rx;
 	struct tw_error err;
-	if (tw_udp_rx_open(&rx, &o->conf, &ep, 1, &err) != TW_OK) {
+	if (tw_rx_open(&rx, o->verbs, &o->conf, &ep, 1, &err) != TW_OK) {
 		return fail(&err);
 	}
 	ready();

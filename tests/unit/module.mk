@@ -9,6 +9,7 @@ test_udp_LDFLAGS := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free
 test_udp_trouble_SRCS := tests/support/udp_bed.c
 test_udp_trouble_LDFLAGS := -Wl,--wrap=sendmmsg
 UNIT_TESTS += tests/unit/test_fault.c
+UNIT_TESTS += tests/unit/test_verbs.c tests/unit/test_pub_sends.c
 UNIT_TESTS += tests/unit/test_bus.c
 UNIT_TESTS += tests/unit/test_history.c
 UNIT_TESTS += tests/unit/test_pack.c

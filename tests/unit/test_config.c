@@ -531,10 +531,14 @@ Test(config, transport)
 	struct tw_error err = { 0 };
 	char why[128] = "";
 	s->fabric.transport = TW_TRANSPORT_VERBS;
+	cr_expect_eq(tw_site_transport(s, why, &err), TW_EARG);
+	cr_expect_str_eq(err.text, "fabric.transport: verbs: no line has been resolved");
+	memcpy(s->hosts[0].lines[0], "lo", sizeof("lo"));
+	cr_assert_eq(tw_site_resolve_lines(s, 0, &err), TW_OK, "%s", err.text);
+	/* no RDMA device ever carries lo */
 	cr_expect_eq(tw_site_transport(s, why, &err), TW_EUNSUPPORTED);
-	cr_expect_str_eq(err.text,
-			 "fabric.transport: verbs: not supported by this version: use udp "
-			 "or auto");
+	cr_expect_not_null(strstr(err.text, "verbs: lo, 127.0.0.1: "), "%s", err.text);
+	cr_expect_not_null(strstr(err.text, "use fabric.transport: udp"), "%s", err.text);
 	s->fabric.transport = TW_TRANSPORT_SHM;
 	cr_expect_eq(tw_site_transport(s, why, &err), TW_EUNSUPPORTED);
 	/* a group that nobody else uses, held the way the kernel's own socket holds the port */
@@ -563,6 +567,10 @@ Test(config, transport)
 	cr_expect_eq(tw_site_transport(s, why, &err), TW_TRANSPORT_UDP, "%s", err.text);
 	cr_expect_str_eq(why,
 			 "udp: port 4791 can be bound and no RDMA device takes RoCE for itself");
+	/* not refused by the loader, which cannot know what the device is */
+	s->fabric.partition_key = 0x8001;
+	cr_expect_eq(tw_site_transport(s, why, &err), TW_ECONFIG);
+	cr_expect_not_null(strstr(err.text, "fabric.partition_key: found 0x8001"), "%s", err.text);
 	tw_site_free(s);
 	NO_LEAKS();
 }

@@ -101,7 +101,7 @@ Test(config_errors, values)
 		  "4096" },
 		{ "partition_key: 0xFFff", "partition_key: 0x8001",
 		  "s.yaml:12: fabric.partition_key: found 0x8001, allowed 0xffff: partitions are "
-		  "InfiniBand's, and this fabric is RoCE" },
+		  "InfiniBand's, and udp is RoCE" },
 		{ "partition_key: 0xFFff", "partition_key: 0x10000",
 		  "s.yaml:12: fabric.partition_key: found '0x10000', allowed 0 to 65535, also in "
 		  "hex "

@@ -55,7 +55,9 @@ static void fake_close(struct tw_rx *base)
 	free(fake);
 }
 
-static const struct tw_rx_ops fake_ops = { fake_poll, fake_wait, fake_close };
+static const struct tw_rx_ops fake_ops = { .poll = fake_poll,
+					   .wait = fake_wait,
+					   .close = fake_close };
 
 static bool inner_closed;
 static _Atomic uint64_t values[ENDPOINTS][TW_N_sub_line_counters];

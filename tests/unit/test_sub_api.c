@@ -2,6 +2,7 @@
  * keeper.  test_sub.c has the stream of events. */
 #include <criterion/criterion.h>
 #include <dirent.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -241,6 +242,52 @@ Test(sub_api, wait_and_idle, .timeout = 60)
 	tw_sub_close(sub);
 	pub_bed_close(&bed);
 	assert_no_leak();
+}
+
+static int readable(int fd, int timeout_ms)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	return poll(&p, 1, timeout_ms);
+}
+
+/* An event loop of the caller's: poll down to nothing, arm, sleep on the descriptor. */
+Test(sub_api, descriptor_for_an_event_loop, .timeout = 60)
+{
+	struct pub_bed bed;
+	struct tw_sub *sub;
+	struct tw_error err;
+	struct tw_event events[8];
+	cr_assert(pub_bed_open(&bed, &(struct pub_bed_conf){ .channels = 1, .wait_us = 1000 }));
+	cr_assert_eq(pub_bed_subscribe(&bed, NULL, &sub, &err), TW_OK, "%s", err.text);
+	cr_assert_eq(tw_sub_arm(sub), TW_ESTATE, "nobody has asked for the descriptor");
+	const int fd = tw_sub_event_fd(sub);
+	cr_assert_geq(fd, 0);
+	cr_assert_eq(tw_sub_event_fd(sub), fd);
+	unsigned int messages = 0, sleeps = 0;
+	for (uint64_t seq = 1; seq <= 50; seq += 2) {
+		pub_bed_orders(&bed, 7, seq, 2, PUB_BED_BOTH);
+		while (messages < seq + 1) {
+			const int n = tw_sub_poll(sub, events, 8);
+			cr_assert_geq(n, 0);
+			for (int i = 0; i < n; i++) {
+				messages += events[i].type == TW_EV_MSG;
+			}
+			if (n == 0 && tw_sub_arm(sub) == 0) {
+				sleeps++;
+				cr_assert_eq(readable(fd, 30000), 1, "after %u messages", messages);
+			}
+		}
+	}
+	/* nothing comes any more: the timers of silent lines wake it still */
+	while (tw_sub_poll(sub, events, 8) > 0) {
+	}
+	if (tw_sub_arm(sub) == 0) {
+		sleeps++;
+		cr_assert_eq(readable(fd, 30000), 1);
+	}
+	cr_assert_gt(sleeps, 0);
+	tw_sub_close(sub);
+	pub_bed_close(&bed);
 }
 
 Test(sub_api, info_and_counter_file, .timeout = 60)

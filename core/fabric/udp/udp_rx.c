@@ -20,6 +20,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -63,6 +64,7 @@ struct udp_rx_endpoint {
 
 struct udp_rx {
 	struct tw_rx base;
+	int epoll_fd; /* every endpoint's socket */
 	uint32_t mtu_bytes;
 	struct tw_slab slab;
 	struct pollfd *fds; /* by endpoint */
@@ -193,13 +195,30 @@ static int udp_rx_poll(struct tw_rx *base, uint32_t endpoint, struct tw_rx_dgram
 	return (int)n;
 }
 
-static int udp_rx_wait(struct tw_rx *base, uint64_t timeout_ns)
+/* What was received and not handed out does not make a socket readable. */
+static int udp_rx_arm(struct tw_rx *base, uint64_t *due_ns)
 {
 	struct udp_rx *rx = (struct udp_rx *)base;
+	(void)due_ns; /* nothing here goes by time */
 	for (uint32_t i = 0; i < base->endpoints; i++) {
 		if (rx->endpoint[i].at < rx->endpoint[i].got) {
 			return 1;
 		}
+	}
+	return 0;
+}
+
+static int udp_rx_event_fd(const struct tw_rx *base)
+{
+	return ((const struct udp_rx *)base)->epoll_fd;
+}
+
+static int udp_rx_wait(struct tw_rx *base, uint64_t timeout_ns)
+{
+	struct udp_rx *rx = (struct udp_rx *)base;
+	uint64_t due_ns = UINT64_MAX;
+	if (udp_rx_arm(base, &due_ns) != 0) {
+		return 1;
 	}
 	const struct timespec timeout = { .tv_sec = (time_t)(timeout_ns / 1000000000u),
 					  .tv_nsec = (long)(timeout_ns % 1000000000u) };
@@ -218,6 +237,9 @@ static void udp_rx_close(struct tw_rx *base)
 			close(rx->fds[i].fd);
 		}
 	}
+	if (rx->epoll_fd >= 0) {
+		close(rx->epoll_fd);
+	}
 	free(rx->fds);
 	tw_slab_fini(&rx->slab);
 	free(rx);
@@ -226,6 +248,8 @@ static void udp_rx_close(struct tw_rx *base)
 static const struct tw_rx_ops udp_rx_ops = {
 	.poll = udp_rx_poll,
 	.wait = udp_rx_wait,
+	.event_fd = udp_rx_event_fd,
+	.arm = udp_rx_arm,
 	.close = udp_rx_close,
 };
 
@@ -266,6 +290,11 @@ static int open_endpoint(struct udp_rx *rx, uint32_t i, const struct tw_fabric_c
 		return rx->fds[i].fd;
 	}
 	rx->fds[i].events = POLLIN;
+	struct epoll_event event = { .events = EPOLLIN };
+	if (epoll_ctl(rx->epoll_fd, EPOLL_CTL_ADD, rx->fds[i].fd, &event) != 0) {
+		return tw_fail_sys(err, TW_ESYS, "receive " TW_IPV4_FMT ": epoll_ctl",
+				   TW_IPV4_ARGS(want->group));
+	}
 	ep->counters = want->counters;
 	tw_counter_set(&ep->counters, TW_SUB_LINE_receive_buffer_bytes, granted_bytes);
 	tw_roce_receiver_init(&ep->flow, want->group);
@@ -288,6 +317,8 @@ int tw_udp_rx_open(struct tw_rx **rx_p, const struct tw_fabric_conf *conf,
 	}
 	rx->base.ops = &udp_rx_ops;
 	rx->base.endpoints = n;
+	rx->base.stamp = "poll";
+	rx->epoll_fd = -1;
 	rx->mtu_bytes = conf->mtu_bytes;
 	tw_roce_tables_init(&rx->tables);
 	rx->fds = calloc(n == 0 ? 1 : n, sizeof(*rx->fds));
@@ -297,6 +328,11 @@ int tw_udp_rx_open(struct tw_rx **rx_p, const struct tw_fabric_conf *conf,
 	}
 	for (uint32_t i = 0; i < n; i++) {
 		rx->fds[i].fd = -1;
+	}
+	rx->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (rx->epoll_fd < 0) {
+		ret = tw_fail_sys(err, TW_ESYS, "udp receiver: epoll_create1");
+		goto undo_rx;
 	}
 	ret = tw_slab_init(&rx->slab, (size_t)(n == 0 ? 1 : n) * RX_MSGS * RX_STRIDE_BYTES, err);
 	if (ret != TW_OK) {

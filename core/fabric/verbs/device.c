@@ -222,6 +222,29 @@ static void query_clock(struct tw_verbs_facts *facts, struct ibv_context *contex
 				(values.comp_mask & IBV_VALUES_MASK_RAW_CLOCK) != 0;
 }
 
+static void take_port(struct tw_verbs_facts *facts, const struct ibv_port_attr *port)
+{
+	facts->link = link_of(port);
+	facts->state = port->state <= IBV_PORT_ACTIVE ? (enum tw_verbs_port_state)port->state
+						      : TW_VERBS_PORT_NOP;
+	facts->active_mtu_bytes = mtu_bytes(port->active_mtu);
+	facts->max_mtu_bytes = mtu_bytes(port->max_mtu);
+}
+
+int tw_verbs_refresh(struct tw_verbs_facts *facts, struct ibv_context *context,
+		     struct tw_error *err)
+{
+	struct ibv_port_attr port;
+	const int cause = ibv_query_port(context, facts->port, &port);
+	if (cause != 0) {
+		errno = cause;
+		return tw_fail_sys(err, TW_ESYS, "%s port %u: ibv_query_port", facts->device,
+				   facts->port);
+	}
+	take_port(facts, &port);
+	return TW_OK;
+}
+
 int tw_verbs_query(struct tw_verbs_facts *facts, struct ibv_context *context,
 		   const struct tw_verbs_gid *gid, uint16_t pkey, struct tw_error *err)
 {
@@ -239,13 +262,8 @@ int tw_verbs_query(struct tw_verbs_facts *facts, struct ibv_context *context,
 	}
 	*facts = (struct tw_verbs_facts){
 		.transport = transport_of(context->device),
-		.link = link_of(&port),
-		.state = port.state <= IBV_PORT_ACTIVE ? (enum tw_verbs_port_state)port.state
-						       : TW_VERBS_PORT_NOP,
 		.port = gid->port,
 		.gid_index = gid->index,
-		.active_mtu_bytes = mtu_bytes(port.active_mtu),
-		.max_mtu_bytes = mtu_bytes(port.max_mtu),
 		.max_qp_wr = positive(device.max_qp_wr),
 		.max_cqe = positive(device.max_cqe),
 		.max_sge = positive(device.max_sge),
@@ -260,6 +278,7 @@ int tw_verbs_query(struct tw_verbs_facts *facts, struct ibv_context *context,
 		.max_mcast_attach = positive(device.max_total_mcast_qp_attach),
 		.pkey = pkey,
 	};
+	take_port(facts, &port);
 	copy_name(facts->device, sizeof(facts->device), gid->device);
 	copy_name(facts->interface, sizeof(facts->interface), gid->interface);
 	copy_name(facts->firmware, sizeof(facts->firmware), device.fw_ver);
@@ -311,12 +330,12 @@ int tw_verbs_open(struct tw_verbs_device *device, const struct tw_fabric_line *l
 	}
 	tw_verbs_want(&want, line);
 	rc = tw_verbs_choose(&table, &want, err);
-	if (rc < 0) {
+	if (rc < 0 || table.gids == NULL) {
 		goto undo_table;
 	}
 	const struct tw_verbs_gid *gid = &table.gids[rc];
 	rc = open_named(device, gid->device, err);
-	if (rc < 0) {
+	if (rc < 0 || device->context == NULL) {
 		goto undo_table;
 	}
 	rc = tw_verbs_query(&device->facts, device->context, gid, want.pkey, err);
@@ -337,4 +356,28 @@ void tw_verbs_close(struct tw_verbs_device *device)
 		ibv_close_device(device->context);
 	}
 	*device = (struct tw_verbs_device){ 0 };
+}
+
+int tw_verbs_probe(struct tw_verbs_facts *facts, const struct tw_fabric_line *line,
+		   const struct tw_verbs_need *need, struct tw_error *err)
+{
+	struct tw_verbs_device device;
+	int rc = tw_verbs_open(&device, line, need, err);
+	if (rc == TW_OK) {
+		*facts = device.facts;
+		tw_verbs_close(&device);
+	}
+	return rc;
+}
+
+int tw_verbs_inspect(struct tw_verbs_facts *facts, const struct tw_verbs_gid *gid,
+		     struct tw_error *err)
+{
+	struct tw_verbs_device device = { .context = NULL };
+	int rc = open_named(&device, gid->device, err);
+	if (rc == TW_OK && device.context != NULL) {
+		rc = tw_verbs_query(facts, device.context, gid, TW_VERBS_PKEY, err);
+		tw_verbs_close(&device);
+	}
+	return rc;
 }

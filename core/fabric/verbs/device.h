@@ -131,9 +131,19 @@ struct tw_verbs_device {
 int tw_verbs_open(struct tw_verbs_device *device, const struct tw_fabric_line *line,
 		  const struct tw_verbs_need *need, struct tw_error *err) TW_MUST_USE;
 void tw_verbs_close(struct tw_verbs_device *device); /* a zeroed one is fine */
+/* The same, for what it says alone. */
+int tw_verbs_probe(struct tw_verbs_facts *facts, const struct tw_fabric_line *line,
+		   const struct tw_verbs_need *need, struct tw_error *err) TW_MUST_USE;
 /* Asks an open context (rdma_cm's own, for one) about the port of `gid`. */
 int tw_verbs_query(struct tw_verbs_facts *facts, struct ibv_context *context,
 		   const struct tw_verbs_gid *gid, uint16_t pkey, struct tw_error *err) TW_MUST_USE;
+
+/* Opens the device of an entry just to ask it. */
+int tw_verbs_inspect(struct tw_verbs_facts *facts, const struct tw_verbs_gid *gid,
+		     struct tw_error *err) TW_MUST_USE;
+/* Asks again for what changes: state and MTU of the port. */
+int tw_verbs_refresh(struct tw_verbs_facts *facts, struct ibv_context *context,
+		     struct tw_error *err) TW_MUST_USE;
 
 /* "rxe0 port 1, GID 1 (::ffff:10.0.0.1, RoCE v2 on v0), MTU 1024": for start-up lines. */
 void tw_verbs_facts_text(const struct tw_verbs_facts *facts, char *out, size_t size);
