@@ -12,3 +12,5 @@ tw-gen_SRCS := tools/tw_gen.c $(GEN_SRCS)
 PROGRAMS += tw-exchange
 EXCH_SRCS := tools/exch_day.c tools/exch_line.c tools/exch_rerequest.c
 tw-exchange_SRCS := tools/tw_exchange.c tools/exch_options.c $(EXCH_SRCS) $(GEN_SRCS)
+PROGRAMS += tw-fabric
+tw-fabric_SRCS := tools/tw_fabric.c tools/fabric_list.c tools/fabric_probe.c
