@@ -166,6 +166,8 @@ static __attribute__((cold)) void look_for_bus(struct tw_pub_channel *channel, u
 		return;
 	}
 	channel->look_again_ns = now_ns + LOOK_NS;
+	/* also where nothing is sent: a line that broke heals only once this thread has let go of it */
+	(void)tw_tx_completed(channel->tx, channel->endpoint);
 	if (channel->send_tail != channel->send_head) {
 		/* The new life's history would overwrite what sends still read.  Whether a burst's last
 		 * ones are done may show with one more post: a heartbeat of the life that is over. */

@@ -37,21 +37,22 @@
 void tw_ud_say(struct tw_ud *ud, const struct tw_error *what)
 {
 	(void)pthread_mutex_lock(&ud->note_lock);
-	ud->note = *what; /* the latest counts: counters have them all */
-	ud->note_full = true;
+	ud->notes[ud->note_head++ % TW_UD_NOTES] = *what; /* counters have them all */
+	if (ud->note_head - ud->note_tail > TW_UD_NOTES) {
+		ud->note_tail++;
+	}
 	(void)pthread_mutex_unlock(&ud->note_lock);
 }
 
 bool tw_ud_note(struct tw_ud *ud, struct tw_error *out)
 {
 	(void)pthread_mutex_lock(&ud->note_lock);
-	const bool full = ud->note_full;
-	if (full) {
-		*out = ud->note;
-		ud->note_full = false;
+	const bool any = ud->note_head != ud->note_tail;
+	if (any) {
+		*out = ud->notes[ud->note_tail++ % TW_UD_NOTES];
 	}
 	(void)pthread_mutex_unlock(&ud->note_lock);
-	return full;
+	return any;
 }
 
 static void say_flow(struct tw_ud *ud, const struct tw_ud_flow *flow, int code, const char *text)

@@ -26,6 +26,7 @@
 #include "fabric/verbs/device.h"
 
 #define TW_UD_TEXT_BYTES 192
+#define TW_UD_NOTES      16u /* kept until somebody asks; the oldest goes */
 
 enum tw_ud_state { TW_UD_HOT = 0, TW_UD_RECALLED, TW_UD_COLD, TW_UD_GONE };
 enum tw_ud_join { TW_UD_LEFT = 0, TW_UD_JOINING, TW_UD_JOINED, TW_UD_JOIN_FAILED };
@@ -93,8 +94,8 @@ struct tw_ud {            /* the common part of a handle */
 			     unsigned int line); /* no flow is left; may be NULL */
 	void (*sample)(struct tw_ud *ud);        /* every 100 ms on the cold thread; may be NULL */
 	pthread_mutex_t note_lock;               /* cold on both sides */
-	bool note_full;
-	struct tw_error note;
+	uint32_t note_head, note_tail;           /* free-running */
+	struct tw_error notes[TW_UD_NOTES];
 };
 
 /* Opens the lines that `groups` (by line, how many are to be joined) names. */
@@ -111,7 +112,7 @@ void tw_ud_fini(struct tw_ud *ud);
 struct tw_ud *tw_ud_of_rx(struct tw_rx *rx);
 struct tw_ud *tw_ud_of_tx(struct tw_tx *tx);
 
-/* Takes the text of what last broke or healed. */
+/* Takes the oldest text about what broke or healed. */
 bool tw_ud_note(struct tw_ud *ud, struct tw_error *out);
 void tw_ud_say(struct tw_ud *ud, const struct tw_error *what);
 
