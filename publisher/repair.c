@@ -71,7 +71,7 @@ int tw_pub_repair_open(struct tw_pub_repair *repair, const struct tw_site *site,
 		.counters = repair->counters,
 		.clients = repair->clients,
 	};
-	return tw_read_server_open(&repair->server, &server, err);
+	return tw_tcp_read_server_open(&repair->server, &server, err);
 }
 
 /* A client may have come and gone, or changed places with another, between two ticks: then only the

@@ -130,7 +130,7 @@ int tw_sub_repair_open(struct tw_sub *sub, struct tw_error *err)
 		.counters = sub->servers,
 	};
 	(void)snprintf(reader.name, sizeof(reader.name), "%s", sub->name);
-	return tw_reader_open(&sub->reader, &reader, err);
+	return tw_tcp_reader_open(&sub->reader, &reader, err);
 }
 
 /* --- hot path, while something is missing -------------------------------------------------------- */

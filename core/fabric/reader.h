@@ -1,10 +1,13 @@
-/* Reading ranges of publishers' histories: one interface for repair over TCP and, later, RDMA READ.
+/* Reading ranges of publishers' histories: one interface, several ways: TCP (core/fabric/tcp) and verbs RC
+ * (core/fabric/verbs: RDMA READ, or SEND/RECV where a server wants that).
  *
- * Client     tw_reader: posts reads to a list of servers, polls what ended.  Connecting, login, back-off
- *            and every socket call happen on the reader's own thread; post and poll are two
- *            single-producer single-consumer rings.  Poll never enters the kernel.  Post does for one
- *            write(2) to an eventfd, and only where the reader's thread was asleep: the first read
- *            after a pause, not each of a burst.
+ * Client     tw_reader: posts reads to a list of servers, polls what ended.  Connecting, login and back-off
+ *            happen on the reader's own thread.
+ *            TCP: so does every socket call; post and poll are two single-producer single-consumer
+ *            rings.  Poll never enters the kernel.  Post does for one write(2) to an eventfd, and only
+ *            where the reader's thread was asleep: the first read after a pause, not each of a burst.
+ *            RC: post and poll talk to the device themselves; the kernel is entered for one write(2)
+ *            where a connection has broken.
  * Server     tw_read_server: a thread of the publisher that answers reads from history logs, obeying
  *            the intent rule as any reader does, within a rate, and never in the hot thread's way: it
  *            reads memory and takes no lock, and its thread stands back for others (SCHED_BATCH, a
@@ -12,8 +15,9 @@
  * Fairness   the server answers its clients in turn, one reply each.  The client keeps a slot in
  *            reserve for each server that has none, so that one that sits on its reads never stops
  *            reads from another.
- * Wire       docs/WIRE.md, "Repair over TCP": login (magic, version, environment, client name), then requests
- *            and replies of fixed 64-byte heads, little-endian; a reply's bytes follow its head.
+ * Wire       docs/WIRE.md, "Repair over TCP" and "Repair over RC": login (magic, version, environment, client
+ *            name), then requests and replies of fixed 64-byte heads, little-endian; a reply's bytes follow
+ *            its head.
  * Trust      both sides validate every byte; who breaks the rules loses its connection.
  * Kept apart from core/protocol: the structs here are the fabric's own and as small as the wire's. */
 #ifndef TW_FABRIC_READER_H
@@ -60,6 +64,7 @@ struct tw_read_done {
 	const uint8_t *data; /* 64-byte aligned; valid until tw_reader_release() of this one */
 	uint32_t len_bytes;  /* a multiple of 64; 0 unless OK */
 	uint32_t slot;
+	bool one_sided; /* by RDMA READ: no CPU of the server took part */
 };
 
 struct tw_reader_server {
@@ -87,17 +92,49 @@ struct tw_reader_conf {
 };
 
 struct tw_reader;
-int tw_reader_open(struct tw_reader **reader_p, const struct tw_reader_conf *conf,
-		   struct tw_error *err) TW_MUST_USE;
+struct tw_reader_ops {
+	bool (*post)(struct tw_reader *reader, const struct tw_read *read);
+	bool (*poll)(struct tw_reader *reader, struct tw_read_done *done);
+	void (*release)(struct tw_reader *reader, const struct tw_read_done *done);
+	uint32_t (*up)(const struct tw_reader *reader);
+	void (*close)(struct tw_reader *reader);
+};
+struct tw_reader { /* first member of every implementation's reader */
+	const struct tw_reader_ops *ops;
+};
+
+int tw_tcp_reader_open(struct tw_reader **reader_p, const struct tw_reader_conf *conf,
+		       struct tw_error *err) TW_MUST_USE;
+/* Servers on RDMA devices: conf.cpu and conf.priority are not looked at.  TW_EUNSUPPORTED: this host has no
+ * RDMA device. */
+int tw_rc_reader_open(struct tw_reader **reader_p, const struct tw_reader_conf *conf,
+		      struct tw_error *err) TW_MUST_USE;
+/* Asks each server by the first reader where that one is logged in there, else by the second: the same
+ * servers in the same order.  Takes ownership of both, also on failure. */
+int tw_reader_pair_open(struct tw_reader **reader_p, struct tw_reader *first,
+			struct tw_reader *second, struct tw_error *err) TW_MUST_USE;
+
 /* Hot thread.  false: no slot for that server now, or a read that no server could answer (an empty
  * range, more than TW_READ_MAX_BYTES).  Each read that was taken ends, once. */
-bool tw_reader_post(struct tw_reader *reader, const struct tw_read *read);
+static inline bool tw_reader_post(struct tw_reader *reader, const struct tw_read *read)
+{
+	return reader->ops->post(reader, read);
+}
 /* Hot thread.  At most one; false: none.  Reads of one server end in the order of their posts. */
-bool tw_reader_poll(struct tw_reader *reader, struct tw_read_done *done);
+static inline bool tw_reader_poll(struct tw_reader *reader, struct tw_read_done *done)
+{
+	return reader->ops->poll(reader, done);
+}
 /* Hot thread; each read that was polled, whatever its status. */
-void tw_reader_release(struct tw_reader *reader, const struct tw_read_done *done);
+static inline void tw_reader_release(struct tw_reader *reader, const struct tw_read_done *done)
+{
+	reader->ops->release(reader, done);
+}
 /* Any thread: bit mask of servers that are logged in. */
-uint32_t tw_reader_up(const struct tw_reader *reader);
+static inline uint32_t tw_reader_up(const struct tw_reader *reader)
+{
+	return reader->ops->up(reader);
+}
 void tw_reader_close(struct tw_reader *reader); /* NULL ok; joins its thread */
 
 /* --- server --------------------------------------------------------------------------------------- */
@@ -112,8 +149,14 @@ typedef int (*tw_read_source_func)(void *ctx, const struct tw_read *read, void *
 
 struct tw_read_server_channel {
 	uint16_t channel;
+	/* RC: channels with the same number have the same readers, and nobody reads another set's memory */
+	uint32_t readers;
 	tw_read_source_func read;
 	void *ctx;
+	/* RC, one-sided: control line and log as they lie (docs/WIRE.md section 8), from open to close.
+	 * NULL: this channel is served.  Registered for remote reading alone, and not written here. */
+	void *memory;
+	uint64_t memory_bytes;
 };
 struct tw_read_server_conf {
 	uint32_t addr; /* IPv4 to listen on, host order */
@@ -134,10 +177,6 @@ struct tw_read_server_conf {
 	struct tw_counters counters;       /* TW_SET_read_server */
 	const struct tw_counters *clients; /* TW_SET_read_client, max_clients of them */
 };
-struct tw_read_server;
-int tw_read_server_open(struct tw_read_server **server_p, const struct tw_read_server_conf *conf,
-			struct tw_error *err) TW_MUST_USE;
-uint16_t tw_read_server_port(const struct tw_read_server *server); /* as bound */
 
 struct tw_read_client_info {           /* who has, or had last, place `index` of the counters */
 	char name[TW_READ_NAME_BYTES]; /* empty: nobody yet */
@@ -146,9 +185,40 @@ struct tw_read_client_info {           /* who has, or had last, place `index` of
 	bool connected;
 	uint64_t logins; /* changes whenever the rest does */
 };
+
+struct tw_read_server;
+struct tw_read_server_ops {
+	uint16_t (*port)(const struct tw_read_server *server);
+	void (*client)(struct tw_read_server *server, uint32_t index,
+		       struct tw_read_client_info *out);
+	void (*revoke)(struct tw_read_server *server, uint32_t index);
+	void (*close)(struct tw_read_server *server);
+};
+struct tw_read_server { /* first member of every implementation's server */
+	const struct tw_read_server_ops *ops;
+};
+int tw_tcp_read_server_open(struct tw_read_server **server_p,
+			    const struct tw_read_server_conf *conf,
+			    struct tw_error *err) TW_MUST_USE;
+/* On the RDMA device that has conf.addr; TW_ENOTFOUND: there is none. */
+int tw_rc_read_server_open(struct tw_read_server **server_p, const struct tw_read_server_conf *conf,
+			   struct tw_error *err) TW_MUST_USE;
+
+static inline uint16_t tw_read_server_port(const struct tw_read_server *server) /* as bound */
+{
+	return server->ops->port(server);
+}
 /* Any thread; takes a lock that no hot thread does. */
-void tw_read_server_client(struct tw_read_server *server, uint32_t index,
-			   struct tw_read_client_info *out);
+static inline void tw_read_server_client(struct tw_read_server *server, uint32_t index,
+					 struct tw_read_client_info *out)
+{
+	server->ops->client(server, index, out);
+}
+/* Any thread: whoever has that place now loses its connection, soon. */
+static inline void tw_read_server_revoke(struct tw_read_server *server, uint32_t index)
+{
+	server->ops->revoke(server, index);
+}
 void tw_read_server_close(struct tw_read_server *server); /* NULL ok; joins its thread */
 
 #endif

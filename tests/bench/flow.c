@@ -246,7 +246,7 @@ static void open_publisher(struct publisher *p, uint64_t session)
 							    .cpu = -1,
 							    .counters = p->server_counters,
 							    .clients = &p->client_counters };
-		if (tw_read_server_open(&p->server, &server, &err) != TW_OK) {
+		if (tw_tcp_read_server_open(&p->server, &server, &err) != TW_OK) {
 			die(err.text);
 		}
 	}

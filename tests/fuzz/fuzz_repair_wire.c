@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "fabric/tcp/repair_wire.h"
+#include "fabric/repair_wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -219,7 +219,7 @@ static void tcp_open(struct tcp *tcp)
 					      .cpu = -1,
 					      .counters = tcp->server_counters,
 					      .clients = &tcp->client_counters };
-	if (tw_read_server_open(&tcp->server, &server, &err) < 0) {
+	if (tw_tcp_read_server_open(&tcp->server, &server, &err) < 0) {
 		die("server", &err);
 	}
 	struct tw_reader_server at = { .addr = server.addr,
@@ -234,7 +234,7 @@ static void tcp_open(struct tcp *tcp)
 					 .retry_max_ns = 1000000,
 					 .idle_timeout_ns = 60000000000ull,
 					 .cpu = -1 };
-	if (tw_reader_open(&tcp->reader, &reader, &err) < 0) {
+	if (tw_tcp_reader_open(&tcp->reader, &reader, &err) < 0) {
 		die("reader", &err);
 	}
 }

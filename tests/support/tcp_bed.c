@@ -117,7 +117,7 @@ bool tcp_bed_serve(struct tcp_bed *bed, struct tw_read_server_conf conf)
 	struct tw_error err;
 	conf.channels = &channel;
 	conf.channel_count = 1;
-	int rc = tw_read_server_open(&bed->server, &conf, &err);
+	int rc = tw_tcp_read_server_open(&bed->server, &conf, &err);
 	if (rc < 0) {
 		fprintf(stderr, "tcp_bed: %s\n", err.text);
 	}

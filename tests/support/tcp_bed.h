@@ -11,7 +11,7 @@
 
 #include "base/counters.h"
 #include "fabric/reader.h"
-#include "fabric/tcp/repair_wire.h"
+#include "fabric/repair_wire.h"
 
 #define TCP_BED_ENV      0x2468
 #define TCP_BED_LOOPBACK 0x7f000001u

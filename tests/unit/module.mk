@@ -85,3 +85,4 @@ UNIT_TESTS += tests/unit/test_publisher_channel.c
 UNIT_TESTS += tests/unit/test_sub_failover.c
 test_sub_failover_SRCS := tests/support/pub_bed.c
 test_sub_failover_LDFLAGS := -Wl,--wrap=tw_site_load
+UNIT_TESTS += tests/unit/test_reader_pair.c

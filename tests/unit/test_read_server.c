@@ -321,6 +321,34 @@ Test(read_server, who_never_pauses_is_revoked, .timeout = 60)
 	tcp_bed_close(&bed);
 }
 
+/* By somebody's will: that one alone, and it may come back. */
+Test(read_server, one_is_revoked, .timeout = 60)
+{
+	uint16_t port = serve(NULL);
+	int bad = client(port, "bad"), good = client(port, "good");
+	uint32_t place = 0;
+	struct tw_read_client_info info;
+	for (uint32_t i = 0; i < TCP_BED_CLIENTS; i++) {
+		tw_read_server_client(bed.server, i, &info);
+		place = strcmp(info.name, "bad") == 0 ? i : place;
+	}
+	tw_read_server_revoke(bed.server, place);
+	cr_assert(tcp_ended(bad));
+	TCP_WAIT(seen(TW_READ_SERVER_revoked) == 1);
+	cr_assert_eq(of_client(place, TW_READ_CLIENT_revoked), 1);
+	tw_read_server_revoke(bed.server, place); /* nobody is there */
+	ask(good, range(1, 10, 12));
+	expect_answer(good, range(1, 10, 12));
+	close(bad);
+	bad = client(port, "bad");
+	ask(bad, range(2, 10, 12));
+	expect_answer(bad, range(2, 10, 12));
+	cr_assert_eq(seen(TW_READ_SERVER_revoked), 1);
+	close(bad);
+	close(good);
+	tcp_bed_close(&bed);
+}
+
 Test(read_server, more_knock_than_there_is_room_for, .timeout = 60)
 {
 	uint16_t port = serve(impatient);
@@ -349,18 +377,18 @@ Test(read_server, open_says_what_is_wrong, .timeout = 60)
 	conf.channels = &channel;
 	conf.channel_count = 1;
 	conf.port = port;
-	cr_assert_eq(tw_read_server_open(&server, &conf, &err), TW_EBUSY);
+	cr_assert_eq(tw_tcp_read_server_open(&server, &conf, &err), TW_EBUSY);
 	cr_assert_null(server);
 	cr_assert_not_null(strstr(err.text, "127.0.0.1:"), "%s", err.text);
 	conf.port = 0;
 	conf.addr = 0xc0000201u; /* 192.0.2.1, documentation: nobody's */
-	cr_assert_eq(tw_read_server_open(&server, &conf, &err), TW_ESYS);
+	cr_assert_eq(tw_tcp_read_server_open(&server, &conf, &err), TW_ESYS);
 	conf = tcp_bed_server_conf(&bed);
-	cr_assert_eq(tw_read_server_open(&server, &conf, &err), TW_EARG, "no channel");
+	cr_assert_eq(tw_tcp_read_server_open(&server, &conf, &err), TW_EARG, "no channel");
 	conf.channels = &channel;
 	conf.channel_count = 1;
 	conf.cpu = 100000;
-	cr_assert_eq(tw_read_server_open(&server, &conf, &err), TW_EARG);
+	cr_assert_eq(tw_tcp_read_server_open(&server, &conf, &err), TW_EARG);
 	tw_read_server_close(NULL);
 	tcp_bed_close(&bed);
 }

@@ -41,7 +41,7 @@ static struct tw_reader *open_reader(const uint16_t *ports, uint32_t count,
 	if (change != NULL) {
 		change(&conf);
 	}
-	cr_assert_eq(tw_reader_open(&reader, &conf, &err), TW_OK, "%s", err.text);
+	cr_assert_eq(tw_tcp_reader_open(&reader, &conf, &err), TW_OK, "%s", err.text);
 	return reader;
 }
 
@@ -186,20 +186,20 @@ Test(reader, open_refuses_what_cannot_work, .timeout = 60)
 	const struct tw_reader_conf good = tcp_bed_reader_conf(&bed, &server, 1);
 	struct tw_reader_conf conf = good;
 	conf.server_count = 0;
-	cr_assert_eq(tw_reader_open(&reader, &conf, &err), TW_EARG);
+	cr_assert_eq(tw_tcp_reader_open(&reader, &conf, &err), TW_EARG);
 	cr_assert_null(reader);
 	conf = good;
 	conf.slots = 0;
-	cr_assert_eq(tw_reader_open(&reader, &conf, &err), TW_EARG);
+	cr_assert_eq(tw_tcp_reader_open(&reader, &conf, &err), TW_EARG);
 	conf = good;
 	conf.retry_min_ns = conf.retry_max_ns + 1;
-	cr_assert_eq(tw_reader_open(&reader, &conf, &err), TW_EARG);
+	cr_assert_eq(tw_tcp_reader_open(&reader, &conf, &err), TW_EARG);
 	conf = good;
 	conf.name[0] = ' ';
-	cr_assert_eq(tw_reader_open(&reader, &conf, &err), TW_EARG);
+	cr_assert_eq(tw_tcp_reader_open(&reader, &conf, &err), TW_EARG);
 	conf = good;
 	conf.cpu = 100000;
-	cr_assert_eq(tw_reader_open(&reader, &conf, &err), TW_EARG);
+	cr_assert_eq(tw_tcp_reader_open(&reader, &conf, &err), TW_EARG);
 	cr_assert_not_null(strstr(err.text, "100000"));
 	tcp_bed_close(&bed);
 }

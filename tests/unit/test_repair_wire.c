@@ -2,7 +2,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "fabric/tcp/repair_wire.h"
+#include "fabric/repair_wire.h"
 
 #define ENV 0x1234
 

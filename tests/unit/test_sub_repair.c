@@ -80,7 +80,7 @@ static void serve(uint16_t *port)
 					    .cpu = -1,
 					    .counters = scene.server_counters,
 					    .clients = &scene.client_counters };
-	cr_assert_eq(tw_read_server_open(&scene.server, &conf, &err), TW_OK, "%s", err.text);
+	cr_assert_eq(tw_tcp_read_server_open(&scene.server, &conf, &err), TW_OK, "%s", err.text);
 	*port = tw_read_server_port(scene.server);
 }
 

@@ -8,17 +8,14 @@
  *           whoever sends or receives live data.
  * Ordering  RV1 pairs with RV2: `stop`; only its value counts. */
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/app.h"
 #include "base/clock.h"
-#include "base/cpu.h"
 #include "base/fail.h"
 #include "fabric/tcp/read_server_client.h"
 #include "fabric/tcp/tcp.h"
@@ -26,15 +23,13 @@
 #define WAKE_EVENT      UINT32_MAX
 #define LISTEN_EVENT    (UINT32_MAX - 1)
 #define EVENTS          64
-#define NICE            5
-#define ROUNDS          16u /* before the kernel is asked what has happened since */
-#define CLIENTS_MAX     4096u
+#define ROUNDS          16u          /* before the kernel is asked what has happened since */
 #define ACCEPT_AGAIN_NS 100000000ull /* after an accept that failed for want of something */
 #define OUT_BYTES       (TW_RW_HEAD_BYTES + TW_READ_MAX_BYTES)
 
 /* --- accepting --------------------------------------------------------------------------------- */
 
-static struct tw_client *free_client(struct tw_read_server *server)
+static struct tw_client *free_client(struct tw_tcp_read_server *server)
 {
 	for (uint32_t i = 0; i < server->client_count; i++) {
 		if (server->clients[i].state == TW_CLIENT_NONE) {
@@ -44,7 +39,7 @@ static struct tw_client *free_client(struct tw_read_server *server)
 	return NULL;
 }
 
-static void listen_again(struct tw_read_server *server, bool on)
+static void listen_again(struct tw_tcp_read_server *server, bool on)
 {
 	struct epoll_event event = { .events = on ? EPOLLIN : 0u, .data.u32 = LISTEN_EVENT };
 	if (on != server->listening &&
@@ -55,7 +50,7 @@ static void listen_again(struct tw_read_server *server, bool on)
 
 /* Takes who waits, as long as there is room: the others wait in the kernel.  Returns when to try
  * again. */
-static uint64_t accept_all(struct tw_read_server *server, uint64_t now_ns)
+static uint64_t accept_all(struct tw_tcp_read_server *server, uint64_t now_ns)
 {
 	for (;;) {
 		struct tw_client *client = free_client(server);
@@ -78,7 +73,7 @@ static uint64_t accept_all(struct tw_read_server *server, uint64_t now_ns)
 			listen_again(server, false);
 			return now_ns + ACCEPT_AGAIN_NS;
 		}
-		tw_tcp_tune(fd, server->conf.tos, server->conf.priority);
+		tw_tcp_tune(fd, server->service.conf.tos, server->service.conf.priority);
 		tw_client_begin(client, server, fd, addr, port, now_ns);
 		client->next_ns = now_ns;
 	}
@@ -86,14 +81,14 @@ static uint64_t accept_all(struct tw_read_server *server, uint64_t now_ns)
 
 /* --- the thread -------------------------------------------------------------------------------- */
 
-static bool stopping(const struct tw_read_server *server)
+static bool stopping(const struct tw_tcp_read_server *server)
 {
 	/* RV2: pairs with RV1 */
 	return atomic_load_explicit(&server->stop, memory_order_acquire);
 }
 
 /* One step for everybody who has one; returns when the next round is due. */
-static uint64_t round_of_turns(struct tw_read_server *server, uint64_t now_ns)
+static uint64_t round_of_turns(struct tw_tcp_read_server *server, uint64_t now_ns)
 {
 	uint64_t next_ns = UINT64_MAX;
 	uint32_t at = server->turn;
@@ -111,39 +106,40 @@ static uint64_t round_of_turns(struct tw_read_server *server, uint64_t now_ns)
 	return next_ns;
 }
 
+static void woken(struct tw_tcp_read_server *server)
+{
+	uint64_t wakes;
+	ssize_t unused = read(server->event_fd, &wakes, sizeof(wakes));
+	(void)unused; /* non-blocking: there may be none */
+	for (uint32_t i = 0; i < server->client_count; i++) {
+		server->clients[i].next_ns = 0;
+	}
+}
+
 /* Whether somebody knocks. */
-static bool take_events(struct tw_read_server *server, const struct epoll_event *events, int n)
+static bool take_events(struct tw_tcp_read_server *server, const struct epoll_event *events, int n)
 {
 	bool knock = false;
 	for (int i = 0; i < n; i++) {
 		uint32_t which = events[i].data.u32;
 		if (which == LISTEN_EVENT) {
 			knock = true;
-		} else if (which != WAKE_EVENT) { /* that one is for the end */
+		} else if (which != WAKE_EVENT) {
 			server->clients[which].next_ns = 0;
+		} else { /* the end, or somebody is to be revoked */
+			woken(server);
 		}
 	}
 	return knock;
 }
 
-static int stand_back(const struct tw_read_server *server, struct tw_error *err)
-{
-	struct sched_param param = { 0 };
-	if (server->conf.cpu >= 0) {
-		return tw_cpu_pin(server->conf.cpu, err);
-	}
-	/* both are wishes: raising a nice value needs no privilege, a limit may still be in the way */
-	(void)sched_setscheduler(0, SCHED_BATCH, &param);
-	(void)setpriority(PRIO_PROCESS, 0, NICE);
-	return TW_OK;
-}
-
 static void *server_thread(void *arg)
 {
-	struct tw_read_server *server = arg;
+	struct tw_tcp_read_server *server = arg;
 	struct epoll_event events[EVENTS];
 	uint64_t accept_ns = UINT64_MAX;
-	server->start_status = stand_back(server, &server->start_err);
+	server->start_status =
+		tw_read_server_stand_back(server->service.conf.cpu, &server->start_err);
 	bool failed = server->start_status < 0;
 	sem_post(&server->ready);
 	while (!failed && !stopping(server)) {
@@ -170,50 +166,31 @@ static void *server_thread(void *arg)
 
 /* --- open and close ---------------------------------------------------------------------------- */
 
-static int check_conf(const struct tw_read_server_conf *conf, struct tw_error *err)
+static int allocate(struct tw_tcp_read_server *server, struct tw_error *err)
 {
-	if (conf->max_clients == 0 || conf->max_clients > CLIENTS_MAX || conf->channel_count == 0 ||
-	    conf->idle_timeout_ns == 0) {
-		return tw_fail(err, TW_EARG,
-			       "repair server: %u clients, %u channels: 1 to %u clients, some "
-			       "channel and a time-out are needed",
-			       conf->max_clients, conf->channel_count, CLIENTS_MAX);
-	}
-	return TW_OK;
-}
-
-static int allocate(struct tw_read_server *server, struct tw_error *err)
-{
-	const struct tw_read_server_conf *conf = &server->conf;
+	const struct tw_read_server_conf *conf = &server->service.conf;
 	server->client_count = conf->max_clients + TW_SERVER_EXTRA;
 	server->clients = calloc(server->client_count, sizeof(server->clients[0]));
-	server->channels = calloc(conf->channel_count, sizeof(server->channels[0]));
-	server->places = calloc(conf->max_clients, sizeof(server->places[0]));
-	server->infos = calloc(conf->max_clients, sizeof(server->infos[0]));
 	size_t stride = OUT_BYTES + TW_SERVER_IN_BYTES;
 	size_t bytes = server->client_count * stride;
 	server->buffers = aligned_alloc(TW_CACHE_LINE_BYTES, bytes);
-	if (server->clients == NULL || server->channels == NULL || server->places == NULL ||
-	    server->infos == NULL || server->buffers == NULL) {
+	if (server->clients == NULL || server->buffers == NULL) {
 		return tw_fail(err, TW_ENOMEM, "repair server: %zu bytes for %u connections", bytes,
 			       server->client_count);
 	}
-	memcpy(server->channels, conf->channels, conf->channel_count * sizeof(conf->channels[0]));
-	memcpy(server->places, conf->clients, conf->max_clients * sizeof(conf->clients[0]));
 	for (uint32_t i = 0; i < server->client_count; i++) {
 		struct tw_client *client = &server->clients[i];
 		client->fd = -1;
 		client->index = i;
-		client->place = TW_NO_PLACE;
+		client->party.place = TW_NO_PLACE;
 		client->out = server->buffers + i * stride;
 		client->in = client->out + OUT_BYTES;
 	}
-	tw_bucket_init(&server->bucket, conf->max_bytes_per_s,
-		       tw_read_burst_bytes(conf->max_bytes_per_s), tw_mono_ns());
 	return TW_OK;
 }
 
-static int watch(const struct tw_read_server *server, int fd, uint32_t which, struct tw_error *err)
+static int watch(const struct tw_tcp_read_server *server, int fd, uint32_t which,
+		 struct tw_error *err)
 {
 	struct epoll_event event = { .events = EPOLLIN, .data.u32 = which };
 	if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
@@ -222,13 +199,14 @@ static int watch(const struct tw_read_server *server, int fd, uint32_t which, st
 	return TW_OK;
 }
 
-static int open_kernel(struct tw_read_server *server, struct tw_error *err)
+static int open_kernel(struct tw_tcp_read_server *server, struct tw_error *err)
 {
 	server->listen_fd = tw_tcp_socket();
 	if (server->listen_fd < 0) {
 		return tw_fail_sys(err, TW_ESYS, "repair server: socket");
 	}
-	int rc = tw_tcp_listen(server->listen_fd, server->conf.addr, &server->conf.port, err);
+	int rc = tw_tcp_listen(server->listen_fd, server->service.conf.addr,
+			       &server->service.conf.port, err);
 	if (rc < 0) {
 		return rc;
 	}
@@ -261,48 +239,33 @@ static int open_kernel(struct tw_read_server *server, struct tw_error *err)
 	return rc;
 }
 
-int tw_read_server_open(struct tw_read_server **server_p, const struct tw_read_server_conf *conf,
-			struct tw_error *err)
+static struct tw_tcp_read_server *tcp_of(struct tw_read_server *server)
 {
-	*server_p = NULL;
-	int rc = check_conf(conf, err);
-	if (rc < 0) {
-		return rc;
-	}
-	struct tw_read_server *server = calloc(1, sizeof(*server));
-	if (server == NULL) {
-		return tw_fail(err, TW_ENOMEM, "repair server: out of memory");
-	}
-	server->listen_fd = server->epoll_fd = server->event_fd = -1;
-	server->conf = *conf;
-	pthread_mutex_init(&server->lock, NULL);
-	sem_init(&server->ready, 0, 0);
-	rc = allocate(server, err);
-	if (rc == TW_OK) {
-		rc = open_kernel(server, err);
-	}
-	if (rc < 0) {
-		tw_read_server_close(server);
-		return rc;
-	}
-	*server_p = server;
-	return TW_OK;
+	return (struct tw_tcp_read_server *)server;
 }
 
-uint16_t tw_read_server_port(const struct tw_read_server *server)
+static uint16_t port_of(const struct tw_read_server *server)
 {
-	return server->conf.port;
+	return ((const struct tw_tcp_read_server *)server)->service.conf.port;
 }
 
-void tw_read_server_client(struct tw_read_server *server, uint32_t index,
-			   struct tw_read_client_info *out)
+static void client_of(struct tw_read_server *server, uint32_t index,
+		      struct tw_read_client_info *out)
 {
-	*out = (struct tw_read_client_info){ 0 };
-	if (index < server->conf.max_clients) {
-		pthread_mutex_lock(&server->lock);
-		*out = server->infos[index];
-		pthread_mutex_unlock(&server->lock);
-	}
+	tw_read_service_client(&tcp_of(server)->service, index, out);
+}
+
+static void wake(const struct tw_tcp_read_server *server)
+{
+	uint64_t one = 1;
+	ssize_t unused = write(server->event_fd, &one, sizeof(one));
+	(void)unused; /* it can only say that the thread is woken already */
+}
+
+static void revoke_client(struct tw_read_server *server, uint32_t index)
+{
+	tw_read_service_revoke(&tcp_of(server)->service, index);
+	wake(tcp_of(server));
 }
 
 static void close_fd(int fd)
@@ -312,17 +275,13 @@ static void close_fd(int fd)
 	}
 }
 
-void tw_read_server_close(struct tw_read_server *server)
+static void close_server(struct tw_read_server *base)
 {
-	if (server == NULL) {
-		return;
-	}
+	struct tw_tcp_read_server *server = tcp_of(base);
 	if (server->started) {
 		/* RV1: pairs with RV2 */
 		atomic_store_explicit(&server->stop, true, memory_order_release);
-		uint64_t one = 1;
-		ssize_t unused = write(server->event_fd, &one, sizeof(one));
-		(void)unused;
+		wake(server);
 		pthread_join(server->thread, NULL);
 		for (uint32_t i = 0; i < server->client_count; i++) {
 			tw_client_end(&server->clients[i], server);
@@ -332,11 +291,37 @@ void tw_read_server_close(struct tw_read_server *server)
 	close_fd(server->epoll_fd);
 	close_fd(server->listen_fd);
 	free(server->buffers);
-	free(server->infos);
-	free(server->places);
-	free(server->channels);
 	free(server->clients);
 	sem_destroy(&server->ready);
-	pthread_mutex_destroy(&server->lock);
+	tw_read_service_fini(&server->service);
 	free(server);
+}
+
+int tw_tcp_read_server_open(struct tw_read_server **server_p,
+			    const struct tw_read_server_conf *conf, struct tw_error *err)
+{
+	static const struct tw_read_server_ops ops = {
+		.port = port_of, .client = client_of, .revoke = revoke_client, .close = close_server
+	};
+	*server_p = NULL;
+	struct tw_tcp_read_server *server = calloc(1, sizeof(*server));
+	if (server == NULL) {
+		return tw_fail(err, TW_ENOMEM, "repair server: out of memory");
+	}
+	server->base.ops = &ops;
+	server->listen_fd = server->epoll_fd = server->event_fd = -1;
+	sem_init(&server->ready, 0, 0);
+	int rc = tw_read_service_init(&server->service, conf, err);
+	if (rc == TW_OK) {
+		rc = allocate(server, err);
+	}
+	if (rc == TW_OK) {
+		rc = open_kernel(server, err);
+	}
+	if (rc < 0) {
+		close_server(&server->base);
+		return rc;
+	}
+	*server_p = &server->base;
+	return TW_OK;
 }

@@ -1,6 +1,6 @@
 /* One connection as the read server sees it: buffers, login, reads, pace.
  *
- * Threads   the server's own alone, but for `infos` under its lock.
+ * Threads   the server's own alone.
  * Bounds    each connection has IN_BYTES of requests and one reply; a request is taken only when the reply
  *           before it has been handed to the kernel, so TCP itself holds a client back. */
 #ifndef TW_FABRIC_TCP_READ_SERVER_CLIENT_H
@@ -12,23 +12,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/bucket.h"
 #include "base/slab.h"
-#include "fabric/reader.h"
-#include "fabric/tcp/repair_wire.h"
+#include "fabric/read_service.h"
 
 #define TW_SERVER_IN_BYTES (32u * TW_RW_HEAD_BYTES)
-/* Connections beyond max_clients: what has not logged in yet, and what is being told that it may not. */
-#define TW_SERVER_EXTRA 16u
-#define TW_NO_PLACE     UINT32_MAX
-
-/* Burst of a rate: two whole reads, or what comes due while the thread sleeps (whole milliseconds). */
-static inline uint64_t tw_read_burst_bytes(uint64_t bytes_per_s)
-{
-	uint64_t burst = bytes_per_s / 200;
-	const uint64_t least = UINT64_C(2) * TW_READ_MAX_BYTES;
-	return burst > least ? burst : least;
-}
 
 enum tw_client_state {
 	TW_CLIENT_NONE = 0,
@@ -42,33 +29,26 @@ struct tw_client {
 	enum tw_client_state state;
 	int fd; /* -1: none */
 	uint32_t index, interest;
-	uint32_t addr;
-	uint16_t port;
-	uint32_t place;       /* in conf.clients; TW_NO_PLACE */
-	uint64_t next_ns;     /* its next turn; UINT64_MAX: when epoll reports something */
-	uint64_t deadline_ns; /* login, rest of a head, reply taken; UINT64_MAX: none */
-	uint64_t slowed_ns;   /* since when every read of it has had to wait; 0: has not */
-	bool waits;           /* its oldest read has been counted as paced */
-	struct tw_bucket bucket;
+	struct tw_read_party party;
+	uint64_t next_ns;       /* its next turn; UINT64_MAX: when epoll reports something */
+	uint64_t deadline_ns;   /* login, rest of a head, reply taken; UINT64_MAX: none */
 	uint32_t in_at, in_end; /* requests received and not taken */
 	uint32_t out_at, out_end;
 	uint8_t *in;  /* TW_SERVER_IN_BYTES */
 	uint8_t *out; /* a head and TW_READ_MAX_BYTES, 64-byte aligned */
 };
 
-struct tw_read_server {
+struct tw_tcp_read_server {
+	struct tw_read_server base;
+	struct tw_read_service service;
 	/* the server's thread */
-	struct tw_bucket bucket;
 	struct tw_client *clients; /* client_count of them */
-	uint32_t client_count, open_count, logged_in;
+	uint32_t client_count, open_count;
 	uint32_t turn; /* who is served first in the next round */
 	bool listening;
 
 	/* const after open */
-	struct tw_read_server_conf conf;
-	struct tw_read_server_channel *channels;
-	struct tw_counters *places; /* max_clients */
-	uint8_t *buffers;           /* of all connections; their pages come when they are used */
+	uint8_t *buffers; /* of all connections; their pages come when they are used */
 	int listen_fd, epoll_fd, event_fd;
 	pthread_t thread;
 	bool started;
@@ -76,16 +56,14 @@ struct tw_read_server {
 	int start_status;
 	struct tw_error start_err;
 	_Atomic bool stop;
-
-	pthread_mutex_t lock; /* of infos: the server's thread writes, any other may read */
-	struct tw_read_client_info *infos;
 };
 
-void tw_client_begin(struct tw_client *client, struct tw_read_server *server, int fd, uint32_t addr,
-		     uint16_t port, uint64_t now_ns);
+void tw_client_begin(struct tw_client *client, struct tw_tcp_read_server *server, int fd,
+		     uint32_t addr, uint16_t port, uint64_t now_ns);
 /* One reply at most.  Returns when it wants the next turn: now_ns, later, or UINT64_MAX for when
  * epoll reports something. */
-uint64_t tw_client_turn(struct tw_client *client, struct tw_read_server *server, uint64_t now_ns);
-void tw_client_end(struct tw_client *client, struct tw_read_server *server);
+uint64_t tw_client_turn(struct tw_client *client, struct tw_tcp_read_server *server,
+			uint64_t now_ns);
+void tw_client_end(struct tw_client *client, struct tw_tcp_read_server *server);
 
 #endif

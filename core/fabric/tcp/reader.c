@@ -24,7 +24,7 @@
 
 /* --- hot thread -------------------------------------------------------------------------------- */
 
-static TW_COLD void wake(struct tw_reader *reader)
+static TW_COLD void wake(struct tw_tcp_reader *reader)
 {
 	/* relaxed: one of several wakes is enough, and which one does not matter */
 	if (atomic_exchange_explicit(&reader->asleep, false, memory_order_relaxed)) {
@@ -34,38 +34,18 @@ static TW_COLD void wake(struct tw_reader *reader)
 	}
 }
 
-static bool take_small_slot(struct tw_reader *reader, const struct tw_read *read, uint32_t *slot_p)
+static struct tw_tcp_reader *tcp_of(struct tw_reader *reader)
 {
-	if (reader->free_small_count == 0 || read->by_seq ||
-	    read->end - read->begin > TW_READ_SMALL_BYTES / TW_RW_UNIT_BYTES) {
-		return false;
-	}
-	*slot_p = reader->free_small[--reader->free_small_count];
-	return true;
+	return (void *)reader;
 }
 
-/* Each server that holds none has one in reserve. */
-static bool take_slot(struct tw_reader *reader, const struct tw_read *read, uint32_t *slot_p)
+static bool post(struct tw_reader *base, const struct tw_read *read)
 {
-	bool first = reader->held[read->server] == 0;
-	if (reader->free_count <= reader->idle_servers - first) {
-		return false;
-	}
-	*slot_p = reader->free_slots[--reader->free_count];
-	reader->held[read->server]++;
-	reader->idle_servers -= first;
-	return true;
-}
-
-bool tw_reader_post(struct tw_reader *reader, const struct tw_read *read)
-{
+	struct tw_tcp_reader *reader = tcp_of(base);
 	uint32_t slot;
-	if (read->server >= reader->conf.server_count || !tw_rw_read_holds(read) ||
-	    (!take_small_slot(reader, read, &slot) && !take_slot(reader, read, &slot))) {
+	if (!tw_read_slots_take(&reader->slots, read, &slot)) {
 		return false;
 	}
-	reader->slots[slot].read = *read;
-	reader->slots[slot].posted_ns = tw_mono_ns();
 	TW_ASSERT(tw_spsc_push(&reader->posts, &slot));
 	/* RD1: pairs with RD2 */
 	atomic_thread_fence(memory_order_seq_cst);
@@ -75,61 +55,48 @@ bool tw_reader_post(struct tw_reader *reader, const struct tw_read *read)
 	return true;
 }
 
-bool tw_reader_poll(struct tw_reader *reader, struct tw_read_done *done)
+static bool poll_end(struct tw_reader *base, struct tw_read_done *done)
 {
+	struct tw_tcp_reader *reader = tcp_of(base);
 	struct tw_reader_end end;
 	if (!tw_spsc_pop(&reader->ends, &end)) {
 		return false;
 	}
-	const struct tw_reader_slot *slot = &reader->slots[end.slot];
-	*done = (struct tw_read_done){
-		.id = slot->read.id,
-		.status = end.status,
-		.server = slot->read.server,
-		.channel = slot->read.channel,
-		.data = slot->data,
-		.len_bytes = end.len_bytes,
-		.slot = end.slot,
-	};
+	tw_read_slots_done(&reader->slots, end.slot, end.status, end.len_bytes, done);
 	return true;
 }
 
-void tw_reader_release(struct tw_reader *reader, const struct tw_read_done *done)
+static void release(struct tw_reader *base, const struct tw_read_done *done)
 {
-	if (done->slot >= reader->conf.slots) {
-		TW_ASSERT(reader->free_small_count < reader->conf.small_slots);
-		reader->free_small[reader->free_small_count++] = done->slot;
-		return;
-	}
-	TW_ASSERT(reader->free_count < reader->conf.slots && reader->held[done->server] > 0);
-	reader->free_slots[reader->free_count++] = done->slot;
-	reader->idle_servers += --reader->held[done->server] == 0;
+	tw_read_slots_give(&tcp_of(base)->slots, done);
 }
 
-uint32_t tw_reader_up(const struct tw_reader *reader)
+static uint32_t up(const struct tw_reader *base)
 {
+	const struct tw_tcp_reader *reader = (const void *)base;
 	/* relaxed: a hint; who posts to a server that has just gone down is told so */
 	return atomic_load_explicit(&reader->up, memory_order_relaxed);
 }
 
 /* --- the thread -------------------------------------------------------------------------------- */
 
-static bool stopping(const struct tw_reader *reader)
+static bool stopping(const struct tw_tcp_reader *reader)
 {
 	/* RD4: pairs with RD3 */
 	return atomic_load_explicit(&reader->stop, memory_order_acquire);
 }
 
-static void take_posts(struct tw_reader *reader, uint64_t now_ns)
+static void take_posts(struct tw_tcp_reader *reader, uint64_t now_ns)
 {
 	uint32_t slot;
 	while (tw_spsc_pop(&reader->posts, &slot)) {
-		tw_conn_take(&reader->conns[reader->slots[slot].read.server], reader, slot, now_ns);
+		tw_conn_take(&reader->conns[reader->slots.slots[slot].read.server], reader, slot,
+			     now_ns);
 	}
 }
 
 /* Sleeps until something happens; returns the events. */
-static int sleep_until(struct tw_reader *reader, uint64_t now_ns, uint64_t wake_ns,
+static int sleep_until(struct tw_tcp_reader *reader, uint64_t now_ns, uint64_t wake_ns,
 		       struct epoll_event *events)
 {
 	int wait_ms = tw_tcp_wait_ms(now_ns, wake_ns);
@@ -144,7 +111,7 @@ static int sleep_until(struct tw_reader *reader, uint64_t now_ns, uint64_t wake_
 	return n;
 }
 
-static void take_events(struct tw_reader *reader, const struct epoll_event *events, int n,
+static void take_events(struct tw_tcp_reader *reader, const struct epoll_event *events, int n,
 			uint64_t now_ns)
 {
 	for (int i = 0; i < n; i++) {
@@ -161,7 +128,7 @@ static void take_events(struct tw_reader *reader, const struct epoll_event *even
 
 static void *reader_thread(void *arg)
 {
-	struct tw_reader *reader = arg;
+	struct tw_tcp_reader *reader = arg;
 	struct epoll_event events[EVENTS];
 	reader->start_status = tw_cpu_pin(reader->conf.cpu, &reader->start_err);
 	bool failed = reader->start_status < 0;
@@ -182,63 +149,25 @@ static void *reader_thread(void *arg)
 
 /* --- open and close ---------------------------------------------------------------------------- */
 
-static int check_conf(const struct tw_reader_conf *conf, struct tw_error *err)
-{
-	if (conf->server_count == 0 || conf->server_count > TW_READER_MAX_SERVERS ||
-	    conf->slots < conf->server_count || conf->slots > TW_READER_MAX_SLOTS ||
-	    conf->small_slots > TW_READER_MAX_SLOTS) {
-		return tw_fail(err, TW_EARG,
-			       "repair reader: %u servers, %u slots and %u small ones: 1 to %u "
-			       "servers are possible, with a slot each and at most %u of either",
-			       conf->server_count, conf->slots, conf->small_slots,
-			       TW_READER_MAX_SERVERS, TW_READER_MAX_SLOTS);
-	}
-	if (conf->retry_min_ns == 0 || conf->retry_min_ns > conf->retry_max_ns ||
-	    conf->connect_timeout_ns == 0 || conf->idle_timeout_ns == 0) {
-		return tw_fail(err, TW_EARG, "repair reader: times are 0 or contradict each other");
-	}
-	if (!tw_rw_name_holds(conf->name)) {
-		return tw_fail(err, TW_EARG, "repair reader: name is not printable ASCII");
-	}
-	return TW_OK;
-}
-
-static int allocate(struct tw_reader *reader, struct tw_error *err)
+static int allocate(struct tw_tcp_reader *reader, struct tw_error *err)
 {
 	const struct tw_reader_conf *conf = &reader->conf;
-	uint32_t slots = conf->slots + conf->small_slots;
 	reader->ring_capacity = 1;
-	while (reader->ring_capacity < slots) {
+	while (reader->ring_capacity < conf->slots + conf->small_slots) {
 		reader->ring_capacity *= 2;
 	}
 	uint32_t capacity = reader->ring_capacity;
-	reader->free_slots = calloc(slots, sizeof(reader->free_slots[0]));
-	reader->slots = calloc(slots, sizeof(reader->slots[0]));
 	reader->post_memory = calloc(capacity, sizeof(uint32_t));
 	reader->end_memory = calloc(capacity, sizeof(struct tw_reader_end));
 	uint32_t *fifos = calloc((size_t)capacity * conf->server_count, sizeof(uint32_t));
 	reader->conns[0].fifo = fifos; /* close frees it there */
-	if (reader->free_slots == NULL || reader->slots == NULL || reader->post_memory == NULL ||
-	    reader->end_memory == NULL || fifos == NULL) {
-		return tw_fail(err, TW_ENOMEM, "repair reader: calloc: %u slots", slots);
+	if (reader->post_memory == NULL || reader->end_memory == NULL || fifos == NULL) {
+		return tw_fail(err, TW_ENOMEM, "repair reader: calloc: %u slots", conf->slots);
 	}
-	int rc = tw_slab_init(&reader->slab,
-			      (size_t)conf->slots * TW_READ_MAX_BYTES +
-				      (size_t)conf->small_slots * TW_READ_SMALL_BYTES,
-			      err);
+	int rc = tw_read_slots_init(&reader->slots, conf, 0, err);
 	if (rc < 0) {
 		return rc;
 	}
-	uint8_t *data = reader->slab.base;
-	for (uint32_t i = 0; i < slots; i++) {
-		reader->slots[i].data = data;
-		reader->free_slots[i] = i;
-		data += i < conf->slots ? TW_READ_MAX_BYTES : TW_READ_SMALL_BYTES;
-	}
-	reader->free_count = conf->slots;
-	reader->free_small = reader->free_slots + conf->slots;
-	reader->free_small_count = conf->small_slots;
-	reader->idle_servers = conf->server_count;
 	tw_spsc_init(&reader->posts, reader->post_memory, capacity, sizeof(uint32_t));
 	tw_spsc_init(&reader->ends, reader->end_memory, capacity, sizeof(struct tw_reader_end));
 	for (uint32_t i = 0; i < conf->server_count; i++) {
@@ -247,7 +176,7 @@ static int allocate(struct tw_reader *reader, struct tw_error *err)
 	return TW_OK;
 }
 
-static int open_kernel(struct tw_reader *reader, struct tw_error *err)
+static int open_kernel(struct tw_tcp_reader *reader, struct tw_error *err)
 {
 	struct epoll_event event = { .events = EPOLLIN, .data.u32 = WAKE_EVENT };
 	reader->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -275,41 +204,9 @@ static int open_kernel(struct tw_reader *reader, struct tw_error *err)
 	return rc;
 }
 
-int tw_reader_open(struct tw_reader **reader_p, const struct tw_reader_conf *conf,
-		   struct tw_error *err)
+static void close_reader(struct tw_reader *base)
 {
-	*reader_p = NULL;
-	int rc = check_conf(conf, err);
-	if (rc < 0) {
-		return rc;
-	}
-	struct tw_reader *reader = aligned_alloc(_Alignof(struct tw_reader), sizeof(*reader));
-	if (reader == NULL) {
-		return tw_fail(err, TW_ENOMEM, "repair reader: out of memory");
-	}
-	memset(reader, 0, sizeof(*reader));
-	reader->epoll_fd = reader->event_fd = -1;
-	sem_init(&reader->ready, 0, 0);
-	reader->conf = *conf;
-	memcpy(reader->servers, conf->servers, conf->server_count * sizeof(conf->servers[0]));
-	reader->conf.servers = reader->servers;
-	rc = allocate(reader, err);
-	if (rc == TW_OK) {
-		rc = open_kernel(reader, err);
-	}
-	if (rc < 0) {
-		tw_reader_close(reader);
-		return rc;
-	}
-	*reader_p = reader;
-	return TW_OK;
-}
-
-void tw_reader_close(struct tw_reader *reader)
-{
-	if (reader == NULL) {
-		return;
-	}
+	struct tw_tcp_reader *reader = tcp_of(base);
 	if (reader->started) {
 		/* RD3: pairs with RD4 */
 		atomic_store_explicit(&reader->stop, true, memory_order_release);
@@ -328,11 +225,44 @@ void tw_reader_close(struct tw_reader *reader)
 		close(reader->epoll_fd);
 	}
 	sem_destroy(&reader->ready);
-	tw_slab_fini(&reader->slab);
+	tw_read_slots_fini(&reader->slots);
 	free(reader->conns[0].fifo);
 	free(reader->end_memory);
 	free(reader->post_memory);
-	free(reader->slots);
-	free(reader->free_slots);
 	free(reader);
+}
+
+int tw_tcp_reader_open(struct tw_reader **reader_p, const struct tw_reader_conf *conf,
+		       struct tw_error *err)
+{
+	static const struct tw_reader_ops ops = {
+		.post = post, .poll = poll_end, .release = release, .up = up, .close = close_reader
+	};
+	*reader_p = NULL;
+	int rc = tw_reader_conf_check(conf, err);
+	if (rc < 0) {
+		return rc;
+	}
+	struct tw_tcp_reader *reader =
+		aligned_alloc(_Alignof(struct tw_tcp_reader), sizeof(*reader));
+	if (reader == NULL) {
+		return tw_fail(err, TW_ENOMEM, "repair reader: out of memory");
+	}
+	memset(reader, 0, sizeof(*reader));
+	reader->base.ops = &ops;
+	reader->epoll_fd = reader->event_fd = -1;
+	sem_init(&reader->ready, 0, 0);
+	reader->conf = *conf;
+	memcpy(reader->servers, conf->servers, conf->server_count * sizeof(conf->servers[0]));
+	reader->conf.servers = reader->servers;
+	rc = allocate(reader, err);
+	if (rc == TW_OK) {
+		rc = open_kernel(reader, err);
+	}
+	if (rc < 0) {
+		close_reader(&reader->base);
+		return rc;
+	}
+	*reader_p = &reader->base;
+	return TW_OK;
 }

@@ -1,9 +1,7 @@
 /* A reader's connection to one repair server.
  *
  * Life      DOWN, CONNECTING, LOGIN, UP; anything that is wrong leads back to DOWN, ends every read under way as
- *           BROKEN and waits: retry_min_ns, doubling up to retry_max_ns, and up to a quarter more, so
- *           that a thousand subscribers do not come back at one instant.  The first good reply makes
- *           the wait short again; a login alone does not, or a server that logs in and then lies would
+ *           BROKEN and waits (struct tw_read_backoff).  The first good reply makes the wait short again; a login alone does not, or a server that logs in and then lies would
  *           be asked for ever at the shortest interval.
  * Time-out  the oldest read has to be answered whole within idle_timeout_ns from when it became the
  *           oldest: a server that drips is as late as one that is silent. */
@@ -24,40 +22,33 @@
 
 static void count(const struct tw_conn *conn, unsigned int counter, uint64_t n)
 {
-	if (conn->counters != NULL) {
-		tw_counter_add(conn->counters, counter, n);
-	}
+	tw_reader_count(conn->counters, counter, n);
 }
 
-static struct tw_reader_slot *slot_at(const struct tw_conn *conn, const struct tw_reader *reader,
-				      uint32_t at)
+static struct tw_read_slot *slot_at(const struct tw_conn *conn, const struct tw_tcp_reader *reader,
+				    uint32_t at)
 {
-	return &reader->slots[conn->fifo[at & (reader->ring_capacity - 1)]];
+	return &reader->slots.slots[conn->fifo[at & (reader->ring_capacity - 1)]];
 }
 
 /* The ring has room for every slot, so that a push cannot fail. */
-static void end_slot(const struct tw_conn *conn, struct tw_reader *reader, uint32_t slot,
+static void end_slot(const struct tw_conn *conn, struct tw_tcp_reader *reader, uint32_t slot,
 		     enum tw_read_status status, uint32_t len_bytes)
 {
-	static const unsigned int counters[TW_READ_STATUSES] = {
-		[TW_READ_OK] = TW_READER_replies,      [TW_READ_GONE] = TW_READER_gone,
-		[TW_READ_REFUSED] = TW_READER_refused, [TW_READ_BUSY] = TW_READER_busy,
-		[TW_READ_BROKEN] = TW_READER_broken,
-	};
 	struct tw_reader_end end = { .slot = slot, .len_bytes = len_bytes, .status = status };
-	count(conn, counters[status], 1);
+	tw_reader_count_end(conn->counters, status);
 	TW_ASSERT(tw_spsc_push(&reader->ends, &end));
 }
 
-static void end_oldest(struct tw_conn *conn, struct tw_reader *reader, enum tw_read_status status,
-		       uint32_t len_bytes)
+static void end_oldest(struct tw_conn *conn, struct tw_tcp_reader *reader,
+		       enum tw_read_status status, uint32_t len_bytes)
 {
 	uint32_t slot = conn->fifo[conn->first & (reader->ring_capacity - 1)];
 	conn->first++;
 	end_slot(conn, reader, slot, status, len_bytes);
 }
 
-static void set_up(struct tw_conn *conn, struct tw_reader *reader, bool up)
+static void set_up(struct tw_conn *conn, struct tw_tcp_reader *reader, bool up)
 {
 	/* relaxed: only this thread writes it, and nothing is ordered by it */
 	uint32_t mask = atomic_load_explicit(&reader->up, memory_order_relaxed);
@@ -66,15 +57,6 @@ static void set_up(struct tw_conn *conn, struct tw_reader *reader, bool up)
 	if (conn->counters != NULL) {
 		tw_counter_set(conn->counters, TW_READER_up, up);
 	}
-}
-
-static uint64_t mix(uint64_t x)
-{
-	x ^= x >> 30;
-	x *= 0xbf58476d1ce4e5b9ull;
-	x ^= x >> 27;
-	x *= 0x94d049bb133111ebull;
-	return x ^ x >> 31;
 }
 
 static void close_socket(struct tw_conn *conn)
@@ -86,7 +68,7 @@ static void close_socket(struct tw_conn *conn)
 	conn->interest = 0;
 }
 
-static void fail(struct tw_conn *conn, struct tw_reader *reader, uint64_t now_ns)
+static void fail(struct tw_conn *conn, struct tw_tcp_reader *reader, uint64_t now_ns)
 {
 	close_socket(conn);
 	set_up(conn, reader, false);
@@ -97,16 +79,11 @@ static void fail(struct tw_conn *conn, struct tw_reader *reader, uint64_t now_ns
 	}
 	conn->head_sent = conn->head_got = conn->body_got = conn->body_bytes = 0;
 	conn->deadline_ns = UINT64_MAX;
-	conn->seed = mix(conn->seed + now_ns);
-	conn->retry_at_ns = now_ns + conn->retry_ns + conn->seed % (conn->retry_ns / 4 + 1);
-	conn->retry_ns *= 2;
-	if (conn->retry_ns > reader->conf.retry_max_ns) {
-		conn->retry_ns = reader->conf.retry_max_ns;
-	}
+	conn->retry_at_ns = tw_read_backoff_fail(&conn->backoff, now_ns);
 	count(conn, TW_READER_failures, 1);
 }
 
-static bool want(struct tw_conn *conn, const struct tw_reader *reader, uint32_t interest)
+static bool want(struct tw_conn *conn, const struct tw_tcp_reader *reader, uint32_t interest)
 {
 	struct epoll_event event = { .events = interest, .data.u32 = conn->index };
 	if (interest == conn->interest) {
@@ -117,20 +94,21 @@ static bool want(struct tw_conn *conn, const struct tw_reader *reader, uint32_t 
 	return epoll_ctl(reader->epoll_fd, op, conn->fd, &event) == 0;
 }
 
-void tw_conn_init(struct tw_conn *conn, struct tw_reader *reader, uint32_t index, uint32_t *fifo)
+void tw_conn_init(struct tw_conn *conn, struct tw_tcp_reader *reader, uint32_t index,
+		  uint32_t *fifo)
 {
 	*conn = (struct tw_conn){
 		.fd = -1,
 		.index = index,
-		.retry_ns = reader->conf.retry_min_ns,
 		.deadline_ns = UINT64_MAX,
-		.seed = mix((uint64_t)(uintptr_t)fifo ^ tw_mono_ns()),
 		.counters = reader->conf.counters != NULL ? &reader->conf.counters[index] : NULL,
 		.fifo = fifo,
 	};
+	tw_read_backoff_init(&conn->backoff, &reader->conf, (uint64_t)(uintptr_t)fifo);
 }
 
-void tw_conn_take(struct tw_conn *conn, struct tw_reader *reader, uint32_t slot, uint64_t now_ns)
+void tw_conn_take(struct tw_conn *conn, struct tw_tcp_reader *reader, uint32_t slot,
+		  uint64_t now_ns)
 {
 	if (conn->state != TW_CONN_UP) {
 		end_slot(conn, reader, slot, TW_READ_REFUSED, 0);
@@ -146,7 +124,7 @@ void tw_conn_take(struct tw_conn *conn, struct tw_reader *reader, uint32_t slot,
 /* --- out --------------------------------------------------------------------------------------- */
 
 /* false: the connection is lost. */
-static bool send_reads(struct tw_conn *conn, struct tw_reader *reader)
+static bool send_reads(struct tw_conn *conn, struct tw_tcp_reader *reader)
 {
 	struct tw_rw_read_head heads[SEND_HEADS];
 	while (conn->unsent != conn->last) {
@@ -170,7 +148,7 @@ static bool send_reads(struct tw_conn *conn, struct tw_reader *reader)
 	return want(conn, reader, EPOLLIN);
 }
 
-static bool send_login(struct tw_conn *conn, struct tw_reader *reader)
+static bool send_login(struct tw_conn *conn, struct tw_tcp_reader *reader)
 {
 	struct tw_rw_login_head head;
 	tw_rw_put_login(&head, reader->conf.environment, reader->conf.name);
@@ -190,7 +168,7 @@ static bool send_login(struct tw_conn *conn, struct tw_reader *reader)
 
 /* --- in ---------------------------------------------------------------------------------------- */
 
-static bool login_answered(struct tw_conn *conn, struct tw_reader *reader)
+static bool login_answered(struct tw_conn *conn, struct tw_tcp_reader *reader)
 {
 	enum tw_rw_login result;
 	if (tw_rw_parse_login_reply(conn->head, sizeof(conn->head), reader->conf.environment,
@@ -200,8 +178,7 @@ static bool login_answered(struct tw_conn *conn, struct tw_reader *reader)
 	}
 	if (result != TW_LOGIN_OK) {
 		count(conn, TW_READER_logins_refused, 1);
-		/* only a person can change that, or time */
-		conn->retry_ns = reader->conf.retry_max_ns;
+		tw_read_backoff_longest(&conn->backoff);
 		return false;
 	}
 	conn->state = TW_CONN_UP;
@@ -212,10 +189,10 @@ static bool login_answered(struct tw_conn *conn, struct tw_reader *reader)
 	return true;
 }
 
-static void reply_is_whole(struct tw_conn *conn, struct tw_reader *reader,
+static void reply_is_whole(struct tw_conn *conn, struct tw_tcp_reader *reader,
 			   enum tw_read_status status, uint64_t now_ns)
 {
-	const struct tw_reader_slot *slot = slot_at(conn, reader, conn->first);
+	const struct tw_read_slot *slot = slot_at(conn, reader, conn->first);
 	if (conn->counters != NULL) {
 		tw_hist_record(&conn->counters->hists[TW_READER_HIST_round_trip],
 			       (int64_t)(now_ns - slot->posted_ns));
@@ -223,14 +200,14 @@ static void reply_is_whole(struct tw_conn *conn, struct tw_reader *reader,
 	count(conn, TW_READER_bytes, conn->body_bytes);
 	uint32_t bytes = conn->body_bytes;
 	conn->head_got = conn->body_got = conn->body_bytes = 0;
-	conn->retry_ns = reader->conf.retry_min_ns;
+	tw_read_backoff_reset(&conn->backoff);
 	end_oldest(conn, reader, status, bytes);
 	conn->deadline_ns =
 		conn->first == conn->last ? UINT64_MAX : now_ns + reader->conf.idle_timeout_ns;
 }
 
 /* A whole head has come in. */
-static bool head_is_in(struct tw_conn *conn, struct tw_reader *reader, uint64_t now_ns)
+static bool head_is_in(struct tw_conn *conn, struct tw_tcp_reader *reader, uint64_t now_ns)
 {
 	enum tw_read_status status;
 	if (conn->state == TW_CONN_LOGIN) {
@@ -251,7 +228,7 @@ static bool head_is_in(struct tw_conn *conn, struct tw_reader *reader, uint64_t 
 }
 
 /* Reads what there is, but so many replies in a turn that no server keeps the thread to itself. */
-static bool receive(struct tw_conn *conn, struct tw_reader *reader, uint64_t now_ns)
+static bool receive(struct tw_conn *conn, struct tw_tcp_reader *reader, uint64_t now_ns)
 {
 	uint32_t replies = 0;
 	while (replies < TURN_REPLIES) {
@@ -290,7 +267,7 @@ static bool receive(struct tw_conn *conn, struct tw_reader *reader, uint64_t now
 
 /* --- turns ------------------------------------------------------------------------------------- */
 
-static bool connected(struct tw_conn *conn, struct tw_reader *reader)
+static bool connected(struct tw_conn *conn, struct tw_tcp_reader *reader)
 {
 	int error = 0;
 	socklen_t len = sizeof(error);
@@ -301,7 +278,7 @@ static bool connected(struct tw_conn *conn, struct tw_reader *reader)
 	return send_login(conn, reader);
 }
 
-static bool start(struct tw_conn *conn, struct tw_reader *reader, uint64_t now_ns)
+static bool start(struct tw_conn *conn, struct tw_tcp_reader *reader, uint64_t now_ns)
 {
 	const struct tw_reader_server *server = &reader->servers[conn->index];
 	count(conn, TW_READER_connects, 1);
@@ -318,7 +295,7 @@ static bool start(struct tw_conn *conn, struct tw_reader *reader, uint64_t now_n
 	return errno == EINPROGRESS && want(conn, reader, EPOLLOUT);
 }
 
-void tw_conn_events(struct tw_conn *conn, struct tw_reader *reader, uint32_t events,
+void tw_conn_events(struct tw_conn *conn, struct tw_tcp_reader *reader, uint32_t events,
 		    uint64_t now_ns)
 {
 	bool well = true;
@@ -348,7 +325,7 @@ void tw_conn_events(struct tw_conn *conn, struct tw_reader *reader, uint32_t eve
 	}
 }
 
-uint64_t tw_conn_turn(struct tw_conn *conn, struct tw_reader *reader, uint64_t now_ns)
+uint64_t tw_conn_turn(struct tw_conn *conn, struct tw_tcp_reader *reader, uint64_t now_ns)
 {
 	bool well = true;
 	if (conn->state == TW_CONN_DOWN) {
@@ -368,7 +345,7 @@ uint64_t tw_conn_turn(struct tw_conn *conn, struct tw_reader *reader, uint64_t n
 	return conn->state == TW_CONN_DOWN ? conn->retry_at_ns : conn->deadline_ns;
 }
 
-void tw_conn_close(struct tw_conn *conn, struct tw_reader *reader)
+void tw_conn_close(struct tw_conn *conn, struct tw_tcp_reader *reader)
 {
 	close_socket(conn);
 	set_up(conn, reader, false);

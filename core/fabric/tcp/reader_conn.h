@@ -11,16 +11,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/slab.h"
 #include "base/spsc.h"
+#include "fabric/read_slots.h"
 #include "fabric/reader.h"
-#include "fabric/tcp/repair_wire.h"
-
-struct tw_reader_slot {
-	struct tw_read read;
-	uint64_t posted_ns; /* mono */
-	uint8_t *data;      /* of the slab; const after open */
-};
+#include "fabric/repair_wire.h"
 
 struct tw_reader_end { /* element of the ring back to the hot thread */
 	uint32_t slot;
@@ -40,9 +34,9 @@ struct tw_conn {
 	int fd; /* -1: none */
 	uint32_t index;
 	uint32_t interest; /* epoll events asked for */
-	uint64_t retry_ns, retry_at_ns;
+	uint64_t retry_at_ns;
+	struct tw_read_backoff backoff;
 	uint64_t deadline_ns; /* connecting, login, or the next whole reply; UINT64_MAX: none */
-	uint64_t seed;        /* of the back-off's jitter */
 	const struct tw_counters *counters; /* NULL: none */
 
 	/* reads under way, oldest first: a ring of slot numbers, free-running indices */
@@ -55,13 +49,11 @@ struct tw_conn {
 	_Alignas(8) uint8_t head[TW_RW_HEAD_BYTES];
 };
 
-struct tw_reader {
+/* NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): grouped by who writes */
+struct tw_tcp_reader {
+	struct tw_reader base;
 	/* hot thread */
-	_Alignas(TW_CACHE_PAIR_BYTES) uint32_t *free_slots; /* those of whole size */
-	uint32_t *free_small;
-	uint32_t free_count, free_small_count;
-	uint32_t idle_servers; /* servers that hold no slot of whole size */
-	uint32_t held[TW_READER_MAX_SERVERS];
+	_Alignas(TW_CACHE_PAIR_BYTES) struct tw_read_slots slots;
 
 	/* both */
 	struct tw_spsc posts; /* of slot numbers, to the reader's thread */
@@ -73,8 +65,6 @@ struct tw_reader {
 	/* const after open */
 	_Alignas(TW_CACHE_PAIR_BYTES) struct tw_reader_conf conf;
 	struct tw_reader_server servers[TW_READER_MAX_SERVERS];
-	struct tw_reader_slot *slots; /* conf.slots of TW_READ_MAX_BYTES, then the small ones */
-	struct tw_slab slab;
 	uint32_t ring_capacity;
 	void *post_memory, *end_memory;
 	int epoll_fd, event_fd;
@@ -88,14 +78,16 @@ struct tw_reader {
 	_Alignas(TW_CACHE_PAIR_BYTES) struct tw_conn conns[TW_READER_MAX_SERVERS];
 };
 
-void tw_conn_init(struct tw_conn *conn, struct tw_reader *reader, uint32_t index, uint32_t *fifo);
+void tw_conn_init(struct tw_conn *conn, struct tw_tcp_reader *reader, uint32_t index,
+		  uint32_t *fifo);
 /* A slot that was posted; ends it at once where the server is not up. */
-void tw_conn_take(struct tw_conn *conn, struct tw_reader *reader, uint32_t slot, uint64_t now_ns);
+void tw_conn_take(struct tw_conn *conn, struct tw_tcp_reader *reader, uint32_t slot,
+		  uint64_t now_ns);
 /* What epoll reported. */
-void tw_conn_events(struct tw_conn *conn, struct tw_reader *reader, uint32_t events,
+void tw_conn_events(struct tw_conn *conn, struct tw_tcp_reader *reader, uint32_t events,
 		    uint64_t now_ns);
 /* Connects, gives up, sends what is unsent; returns when it has to be called next (mono). */
-uint64_t tw_conn_turn(struct tw_conn *conn, struct tw_reader *reader, uint64_t now_ns);
-void tw_conn_close(struct tw_conn *conn, struct tw_reader *reader);
+uint64_t tw_conn_turn(struct tw_conn *conn, struct tw_tcp_reader *reader, uint64_t now_ns);
+void tw_conn_close(struct tw_conn *conn, struct tw_tcp_reader *reader);
 
 #endif

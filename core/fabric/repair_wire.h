@@ -5,8 +5,8 @@
  * later minor version can use it.
  * Every function here takes bytes from outside and looks at no more than it was given.
  * Threads   pure functions. */
-#ifndef TW_FABRIC_TCP_REPAIR_WIRE_H
-#define TW_FABRIC_TCP_REPAIR_WIRE_H
+#ifndef TW_FABRIC_REPAIR_WIRE_H
+#define TW_FABRIC_REPAIR_WIRE_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
 /* Heads of repair over TCP: writing and validating them.  See repair_wire.h. */
-#include "fabric/tcp/repair_wire.h"
+#include "fabric/repair_wire.h"
 
 #include <string.h>
 
