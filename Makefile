@@ -7,7 +7,7 @@
 #   TW_SRCS        everything but mains: one internal archive, and what libtidewire is made from
 #   LIB_DIRS       folders whose sources go into libtidewire
 #   PROGRAMS       tw-NAME ...; tw-NAME_SRCS holds its main
-#   UNIT_TESTS SIM_TESTS STRESS_TESTS FUZZERS BENCHES   one program for each file
+#   UNIT_TESTS SIM_TESTS STRESS_TESTS RDMA_TESTS FUZZERS BENCHES   one program for each file
 
 PROFILE ?= release
 O ?= build
@@ -50,6 +50,7 @@ PROGRAMS :=
 UNIT_TESTS :=
 SIM_TESTS :=
 STRESS_TESTS :=
+RDMA_TESTS :=
 FUZZERS :=
 BENCHES :=
 MODULES := $(sort $(wildcard core/*/module.mk core/*/*/module.mk config/module.mk feedhandler/module.mk \
@@ -60,7 +61,7 @@ BIN := $(B)/bin
 LIB := $(B)/lib
 OBJS := $(TW_SRCS:%.c=$(B)/obj/%.o)
 LIB_OBJS := $(filter-out $(B)/obj/core/fabric/sim/%,$(foreach d,$(LIB_DIRS),$(filter $(B)/obj/$(d)/%,$(OBJS))))
-TESTS := $(UNIT_TESTS) $(SIM_TESTS) $(STRESS_TESTS) $(FUZZERS) $(BENCHES)
+TESTS := $(UNIT_TESTS) $(SIM_TESTS) $(STRESS_TESTS) $(RDMA_TESTS) $(FUZZERS) $(BENCHES)
 OTHER_SRCS := $(sort $(foreach p,$(PROGRAMS),$($(p)_SRCS)) $(TESTS) $(foreach t,$(TESTS),$($(notdir $(basename $(t)))_SRCS)))
 
 .PHONY: all help
@@ -103,13 +104,15 @@ test_bins = $(foreach t,$(1),$(B)/tests/$(2)/$(basename $(notdir $(t))))
 $(foreach t,$(UNIT_TESTS),$(eval $(call program_rule,$(call test_bins,$(t),unit),$(t) $($(notdir $(basename $(t)))_SRCS),-lcriterion,$($(notdir $(basename $(t)))_LDFLAGS))))
 $(foreach t,$(SIM_TESTS),$(eval $(call program_rule,$(call test_bins,$(t),sim),$(t) $($(notdir $(basename $(t)))_SRCS),,)))
 $(foreach t,$(STRESS_TESTS),$(eval $(call program_rule,$(call test_bins,$(t),stress),$(t) $($(notdir $(basename $(t)))_SRCS),,)))
+$(foreach t,$(RDMA_TESTS),$(eval $(call program_rule,$(call test_bins,$(t),rdma),$(t) $($(notdir $(basename $(t)))_SRCS),,)))
 $(foreach t,$(FUZZERS),$(eval $(call program_rule,$(call test_bins,$(t),fuzz),$(t) $($(notdir $(basename $(t)))_SRCS),,-fsanitize=fuzzer)))
 $(foreach t,$(BENCHES),$(eval $(call program_rule,$(call test_bins,$(t),bench),$(t) $($(notdir $(basename $(t)))_SRCS),$($(notdir $(basename $(t)))_LIBS),)))
 
-.PHONY: unit sim stress fuzzers benches
+.PHONY: unit sim stress rdma fuzzers benches
 unit: $(call test_bins,$(UNIT_TESTS),unit)
 sim: $(call test_bins,$(SIM_TESTS),sim)
 stress: $(call test_bins,$(STRESS_TESTS),stress)
+rdma: $(call test_bins,$(RDMA_TESTS),rdma)
 fuzzers: $(call test_bins,$(FUZZERS),fuzz)
 benches: $(call test_bins,$(BENCHES),bench)
 

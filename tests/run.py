@@ -211,7 +211,7 @@ def tier_system_asan(res, opt):
 
 def tier_rdma(res, opt):
     """The machine is asked first: where there can be no guest, each file is one skip."""
-    if not make(res, "rdma", "all"):
+    if not make(res, "rdma", "all", "rdma"):
         return
     d = os.path.join(TOP, "tests", "rdma")
     rc, out = run([sys.executable, os.path.join(d, "bed.py"), "image"], 1800)

@@ -39,7 +39,7 @@ grep -E '\b(strcpy|strcat|sprintf|vsprintf|gets|atoi|atol|atof|strtok)\(' "$stri
 grep -E '\b(rand|srand)\(' "$stripped" | report "no hidden random state"
 grep -E '^(include|core|config|feedhandler|publisher|subscriber)/.*\b(usleep|sleep)\(' "$stripped" | report "sleep in product code"
 grep -nE '\b(TODO|FIXME|XXX|HACK)\b' "${sources[@]}" | report "unfinished mark"
-grep -nE '#include [<"](infiniband|rdma)/' "${sources[@]}" | grep -vE '^core/fabric/' | report "verbs headers only below core/fabric"
+grep -nE '#include [<"](infiniband|rdma)/' "${sources[@]}" | grep -vE '^(core/fabric|tests/rdma)/' | report "verbs headers only below core/fabric and tests/rdma"
 
 # Folder rule: dependencies point one way.
 layer() { # DIR FORBIDDEN-REGEX

@@ -136,6 +136,8 @@
 	  "reads of a range that had been asked for before")                                       \
 	C(sub_channel, SUB_CHANNEL, repair_failed, COUNTER, "",                                    \
 	  "reads that ended without bytes: gone, refused, too early, broken")                      \
+	C(sub_channel, SUB_CHANNEL, repair_one_sided, COUNTER, "",                                 \
+	  "repair reads done by RDMA READ")                                                        \
 	C(sub_channel, SUB_CHANNEL, lost_ranges, COUNTER, "", "LOST ranges")                       \
 	C(sub_channel, SUB_CHANNEL, lost_messages, COUNTER, "", "messages inside LOST ranges")     \
 	C(sub_channel, SUB_CHANNEL, holes, COUNTER, "", "holes that the publisher announced")      \
@@ -238,7 +240,13 @@
 	C(read_server, READ_SERVER, timeouts, COUNTER, "",                                         \
 	  "connections closed for being too slow to log in, to ask or to take a reply")            \
 	C(read_server, READ_SERVER, revoked, COUNTER, "",                                          \
-	  "connections closed for asking too much for too long")
+	  "connections closed for asking too much for too long")                                   \
+	C(read_server, READ_SERVER, broken, COUNTER, "",                                           \
+	  "connections whose queue pair failed (RC)")                                              \
+	C(read_server, READ_SERVER, registered, COUNTER, "",                                       \
+	  "times a history was registered for a life (RC, one-sided)")                             \
+	C(read_server, READ_SERVER, device_lost, COUNTER, "",                                      \
+	  "times the RDMA device was taken away, or could not be used any more (RC)")
 
 #define TW_COUNTERS_read_client(C, H)                                                              \
 	C(read_client, READ_CLIENT, connected, GAUGE, "", "1 while it is logged in")               \
@@ -272,6 +280,18 @@
 	C(reader, READER, refused, COUNTER, "", "reads refused, or asked while not logged in") \
 	C(reader, READER, busy, COUNTER, "", "reads that came too early")                      \
 	C(reader, READER, broken, COUNTER, "", "reads that ended with their connection")       \
+	C(reader, READER, one_sided, COUNTER, "", "reads done by RDMA READ (RC)")              \
+	C(reader, READER, lapped, COUNTER, "",                                                 \
+	  "RDMA READs that the writer lapped under way (RC); among gone")                      \
+	C(reader, READER, hung_up, COUNTER, "", "connections that the server ended (RC)")      \
+	C(reader, READER, silent, COUNTER, "",                                                 \
+	  "connections whose server answered no retransmission (RC)")                          \
+	C(reader, READER, not_ready, COUNTER, "",                                              \
+	  "connections whose server had no receive buffer for too long (RC)")                  \
+	C(reader, READER, access_errors, COUNTER, "",                                          \
+	  "connections that ended because memory could not be read any more (RC)")             \
+	C(reader, READER, device_lost, COUNTER, "",                                            \
+	  "connections that ended with their RDMA device (RC)")                                \
 	H(reader, READER, round_trip, "read posted to reply whole")
 
 /* Counter and histogram enums of every set. */

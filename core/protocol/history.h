@@ -20,14 +20,15 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/slab.h"
 #include "tidewire/wire.h"
 
-#define TW_HISTORY_MAGIC 0x54534948u /* "HIST" */
+#define TW_HISTORY_MAGIC TW_WIRE_CONTROL_MAGIC
 
-struct tw_history_control { /* 64 bytes, 64-byte aligned; layout is wire contract */
+struct tw_history_control { /* struct tw_wire_control, 64-byte aligned */
 	_Atomic uint32_t magic;
 	_Atomic uint32_t publisher; /* with session: the life that the log belongs to */
 	_Atomic uint64_t session;
@@ -36,7 +37,14 @@ struct tw_history_control { /* 64 bytes, 64-byte aligned; layout is wire contrac
 	_Atomic uint64_t published; /* log position */
 	uint64_t reserved[3];
 };
-_Static_assert(sizeof(struct tw_history_control) == 64, "one unit");
+_Static_assert(sizeof(struct tw_history_control) == sizeof(struct tw_wire_control) &&
+		       offsetof(struct tw_history_control, session) ==
+			       offsetof(struct tw_wire_control, session) &&
+		       offsetof(struct tw_history_control, intent) ==
+			       offsetof(struct tw_wire_control, intent) &&
+		       offsetof(struct tw_history_control, published) ==
+			       offsetof(struct tw_wire_control, published),
+	       "as on the wire");
 
 struct tw_history {
 	struct tw_history_control *control;

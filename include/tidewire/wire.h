@@ -48,11 +48,27 @@ struct tw_wire_hole {
 	uint64_t end_msg_seq;
 };
 
+/* First unit of a publisher's history, before the log: docs/WIRE.md section 8.  This is how a copy of it
+ * looks; where it lies it is written under a reader's hands. */
+struct tw_wire_control {
+	uint32_t magic;     /* TW_WIRE_CONTROL_MAGIC */
+	uint32_t publisher; /* with session: the life that the log belongs to */
+	uint64_t session;
+	uint64_t units;     /* size of the log */
+	uint64_t intent;    /* log position: what lies below it minus units may not be trusted */
+	uint64_t published; /* log position: what lies below it was sent */
+	uint64_t reserved[3];
+};
+
+#define TW_WIRE_CONTROL_MAGIC 0x54534948u /* "HIST" in memory order */
+
 #define TW_WIRE_HDR_BYTES 64u
 
 #ifdef __cplusplus
 static_assert(sizeof(struct tw_wire_hdr) == TW_WIRE_HDR_BYTES, "datagram header is 64 bytes");
+static_assert(sizeof(struct tw_wire_control) == TW_WIRE_UNIT_BYTES, "control line is one unit");
 #else
+_Static_assert(sizeof(struct tw_wire_control) == TW_WIRE_UNIT_BYTES, "control line is one unit");
 _Static_assert(sizeof(struct tw_wire_hdr) == TW_WIRE_HDR_BYTES, "datagram header is 64 bytes");
 _Static_assert(offsetof(struct tw_wire_hdr, session) == 16, "session");
 _Static_assert(offsetof(struct tw_wire_hdr, packet_seq) == 32, "packet_seq");

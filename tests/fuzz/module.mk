@@ -16,3 +16,4 @@ fuzz_repair_SRCS := tests/sim/ledger.c
 FUZZERS += tests/fuzz/fuzz_venue_arb.c
 FUZZERS += tests/fuzz/fuzz_rerequest.c
 fuzz_rerequest_SRCS = $(EXCH_SRCS) $(GEN_SRCS)
+FUZZERS += tests/fuzz/fuzz_rc_wire.c

@@ -85,4 +85,6 @@ UNIT_TESTS += tests/unit/test_publisher_channel.c
 UNIT_TESTS += tests/unit/test_sub_failover.c
 test_sub_failover_SRCS := tests/support/pub_bed.c
 test_sub_failover_LDFLAGS := -Wl,--wrap=tw_site_load
+UNIT_TESTS += tests/unit/test_rc_wire.c
+UNIT_TESTS += tests/unit/test_rc_plan.c
 UNIT_TESTS += tests/unit/test_reader_pair.c

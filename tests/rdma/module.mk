@@ -1,0 +1,4 @@
+RDMA_TESTS += tests/rdma/rc_test.c tests/rdma/rc_lap.c tests/rdma/rc_lap_mutant.c
+rc_test_SRCS := tests/rdma/rc_bed.c
+rc_lap_SRCS := tests/rdma/rc_bed.c
+rc_lap_mutant_SRCS := tests/rdma/rc_lap.c tests/rdma/rc_bed.c
