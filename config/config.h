@@ -119,6 +119,7 @@ struct tw_site_publisher {
 	uint32_t repair_port;            /* 0: no repair service */
 	uint32_t max_mbps, burst_kbytes; /* of a channel on a line; 0: no limit */
 	uint32_t repair_clients, repair_max_mbps, repair_client_max_mbps;
+	bool repair_one_sided;
 	bool repairs; /* derived: subscriber.repair names it, and there is a port */
 };
 

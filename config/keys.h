@@ -270,8 +270,9 @@
 	    1048576, "What may go out at once under `max_mbps` after a pause.")                    \
 	NUM("publishers[].repair_port", UINT, tw_site_publisher, repair_port, "4790", "", 0,       \
 	    65535,                                                                                 \
-	    "TCP port of the repair service, on the host's address. It runs where "                \
-	    "`subscriber.repair` names this publisher; 0: it never does.")                         \
+	    "Port of the repair service, on the host's address: of TCP, and with `verbs` of "      \
+	    "RDMA's connection manager as well. It runs where `subscriber.repair` names this "     \
+	    "publisher; 0: it never does.")                                                        \
 	NUM("publishers[].repair_clients", UINT, tw_site_publisher, repair_clients, "64", "", 1,   \
 	    4096, "Subscribers that the repair service takes at a time; each has counters.")       \
 	NUM("publishers[].repair_max_mbps", UINT, tw_site_publisher, repair_max_mbps, "1000", "",  \
@@ -281,7 +282,12 @@
 	NUM("publishers[].repair_client_max_mbps", UINT, tw_site_publisher,                        \
 	    repair_client_max_mbps, "200", "", 0, 400000,                                          \
 	    "Most for one subscriber: beyond it reads wait, and who asks for more without a "      \
-	    "pause for half a minute loses its connection; 0: no limit.")
+	    "pause for half a minute loses its connection; 0: no limit. Of reads by RDMA READ "    \
+	    "the server sees nothing: there `subscriber.max_mbps` holds.")                         \
+	SET("publishers[].repair_one_sided", BOOL, tw_site_publisher, repair_one_sided, "true",    \
+	    "",                                                                                    \
+	    "With `verbs`: whether subscribers read the history themselves, by RDMA READ. "        \
+	    "`false`: the repair service reads it for them, within its rates.")
 
 #define TW_CONFIG_SUBSCRIBER(SECTION, ELEMENTS, KEY, NUM, SET, REFS)                               \
 	SECTION("subscriber", "All subscribers of the site.")                                      \

@@ -68,8 +68,8 @@ static int open_counters(struct tw_publisher *pub, struct tw_error *err)
 		rc = tw_stats_add(pub->stats, TW_SET_verbs_line, label, &pub->verbs_lines[l], err);
 	}
 	if (rc == TW_OK && pub->conf->repairs) {
-		rc = tw_pub_repair_counters(&pub->repair, pub->stats, pub->conf->repair_clients,
-					    err);
+		rc = tw_pub_repair_counters(&pub->repair, pub->stats, pub->verbs,
+					    pub->conf->repair_clients, err);
 	}
 	return rc == TW_OK ? tw_stats_seal(pub->stats, err) : rc;
 }
@@ -232,9 +232,15 @@ static void describe_repair(const struct tw_publisher *pub, char text[LINE_BYTES
 	if (conf->repair_max_mbps != 0) {
 		(void)snprintf(rate, sizeof(rate), ", %u Mbit/s", conf->repair_max_mbps);
 	}
-	(void)snprintf(text, LINE_BYTES, "repair: TCP " IPV4_FMT ":%u, up to %u subscribers%s",
-		       IPV4_ARGS(pub->host->address), tw_read_server_port(pub->repair.server),
-		       conf->repair_clients, rate);
+	const struct tw_pub_repair_service *ways = pub->repair.ways;
+	const char *rc_text = "";
+	if (ways[TW_PUB_REPAIR_RC].server != NULL) {
+		rc_text = conf->repair_one_sided ? " and RC, one-sided" : " and RC, served";
+	}
+	(void)snprintf(text, LINE_BYTES, "repair: TCP%s at " IPV4_FMT ":%u, up to %u subscribers%s",
+		       rc_text, IPV4_ARGS(pub->host->address),
+		       tw_read_server_port(ways[TW_PUB_REPAIR_TCP].server), conf->repair_clients,
+		       rate);
 }
 
 void tw_publisher_describe(const struct tw_publisher *pub, void (*line)(const char *text))

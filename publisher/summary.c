@@ -90,7 +90,7 @@ static void put_channel(FILE *out, const struct tw_site_channel *site,
 	fputc('}', out);
 }
 
-static void put_client(FILE *out, const struct tw_pub_repair *repair, uint32_t client)
+static void put_client(FILE *out, const struct tw_pub_repair_service *repair, uint32_t client)
 {
 	const struct tw_counters *c = &repair->clients[client];
 	struct tw_read_client_info info;
@@ -112,15 +112,15 @@ static void put_client(FILE *out, const struct tw_pub_repair *repair, uint32_t c
 	fputc('}', out);
 }
 
-static void put_repair(FILE *out, const struct tw_publisher *pub)
+static void put_repair(FILE *out, const char *name, const struct tw_pub_repair_service *repair,
+		       uint32_t max_clients)
 {
-	const struct tw_pub_repair *repair = &pub->repair;
 	const struct tw_counters *c = &repair->counters;
 	if (repair->server == NULL) {
-		fputs(",\"repair\":null", out);
+		fprintf(out, ",\"%s\":null", name);
 		return;
 	}
-	fprintf(out, ",\"repair\":{\"port\":%u", tw_read_server_port(repair->server));
+	fprintf(out, ",\"%s\":{\"port\":%u", name, tw_read_server_port(repair->server));
 	put_counter(out, "connections", c, TW_READ_SERVER_connections);
 	put_counter(out, "logins", c, TW_READ_SERVER_logins);
 	put_counter(out, "clients_max", c, TW_READ_SERVER_clients_max);
@@ -137,9 +137,12 @@ static void put_repair(FILE *out, const struct tw_publisher *pub)
 	put_counter(out, "malformed", c, TW_READ_SERVER_malformed);
 	put_counter(out, "timeouts", c, TW_READ_SERVER_timeouts);
 	put_counter(out, "revoked", c, TW_READ_SERVER_revoked);
+	put_counter(out, "broken", c, TW_READ_SERVER_broken);
+	put_counter(out, "registered", c, TW_READ_SERVER_registered);
+	put_counter(out, "device_lost", c, TW_READ_SERVER_device_lost);
 	fputs(",\"clients\":[", out);
 	bool first = true;
-	for (uint32_t i = 0; i < repair->max_clients; i++) {
+	for (uint32_t i = 0; i < max_clients; i++) {
 		if (tw_counter_get(&repair->clients[i], TW_READ_CLIENT_logins) != 0) {
 			fputs(first ? "" : ",", out);
 			put_client(out, repair, i);
@@ -162,7 +165,8 @@ void tw_publisher_summary(const struct tw_publisher *pub, FILE *out)
 	put_counter(out, "empty_turns", &pub->loop, TW_LOOP_empty_turns);
 	put_counter(out, "slow_turns", &pub->loop, TW_LOOP_slow_turns);
 	put_counter(out, "max_turn_ns", &pub->loop, TW_LOOP_max_turn_ns);
-	put_repair(out, pub);
+	put_repair(out, "repair", &pub->repair.ways[TW_PUB_REPAIR_TCP], pub->repair.max_clients);
+	put_repair(out, "repair_rc", &pub->repair.ways[TW_PUB_REPAIR_RC], pub->repair.max_clients);
 	fputs(",\"channels\":[", out);
 	for (uint32_t i = 0; i < pub->conf->channel_count; i++) {
 		fputs(i == 0 ? "" : ",", out);

@@ -130,6 +130,7 @@ struct tw_sub {
 	/* const after open */
 	struct tw_rx *rx;
 	struct tw_reader *reader; /* NULL: no channel has a repair server */
+	struct tw_counters rc_servers[TW_READER_MAX_SERVERS]; /* as servers, over RC; verbs */
 	struct tw_sub_channel *channels;
 	struct tw_sub_line *lines;
 	uint32_t mtu_bytes;

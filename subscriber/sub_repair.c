@@ -15,6 +15,7 @@
 #include "subscriber/sub_internal.h"
 
 #define BYTES_PER_MBIT 125000u
+#define ECT0           2u /* of a ToS: a sender that slows down when it is told to */
 /* Spread-out loss is many small reads, each of which waits for two threads to get a CPU: it is their
  * number that makes the rate. */
 #define READS_PER_CHANNEL  256u
@@ -83,15 +84,41 @@ bool tw_sub_repair_conf(const struct tw_sub *sub, uint32_t site_idx, struct tw_r
 int tw_sub_repair_counters(struct tw_sub *sub, struct tw_error *err)
 {
 	const struct tw_site *site = sub->plan.site;
-	char label[TW_NAME_BYTES + 16];
+	char label[TW_NAME_BYTES + 24];
 	int rc = TW_OK;
 
 	for (uint32_t i = 0; i < site->subscriber.repair_count && rc >= 0; i++) {
 		const struct tw_site_publisher *p = &site->publishers[site->subscriber.repair[i]];
 		(void)snprintf(label, sizeof(label), "repair by %s", p->name);
 		rc = tw_stats_add(sub->stats, TW_SET_reader, label, &sub->servers[i], err);
+		if (rc >= 0 && sub->plan.verbs) {
+			(void)snprintf(label, sizeof(label), "repair by %s over RC", p->name);
+			rc = tw_stats_add(sub->stats, TW_SET_reader, label, &sub->rc_servers[i],
+					  err);
+		}
 	}
 	return rc;
+}
+
+/* RC where a server has it, TCP where it has not: a publisher on `udp` has nothing else. */
+static int open_readers(struct tw_sub *sub, struct tw_reader_conf *conf, struct tw_error *err)
+{
+	const struct tw_site_class *qos = &sub->plan.site->fabric.repair;
+	struct tw_reader *tcp, *rc_reader;
+
+	int rc = tw_tcp_reader_open(&tcp, conf, err);
+	if (rc < 0 || !sub->plan.verbs) {
+		sub->reader = tcp;
+		return rc;
+	}
+	conf->tos |= qos->ecn ? ECT0 : 0; /* TCP has the kernel to see to that */
+	conf->counters = sub->rc_servers;
+	rc = tw_rc_reader_open(&rc_reader, conf, err);
+	if (rc < 0) {
+		tw_reader_close(tcp);
+		return rc;
+	}
+	return tw_reader_pair_open(&sub->reader, rc_reader, tcp, err);
 }
 
 int tw_sub_repair_open(struct tw_sub *sub, struct tw_error *err)
@@ -130,7 +157,7 @@ int tw_sub_repair_open(struct tw_sub *sub, struct tw_error *err)
 		.counters = sub->servers,
 	};
 	(void)snprintf(reader.name, sizeof(reader.name), "%s", sub->name);
-	return tw_tcp_reader_open(&sub->reader, &reader, err);
+	return open_readers(sub, &reader, err);
 }
 
 /* --- hot path, while something is missing -------------------------------------------------------- */
@@ -206,6 +233,8 @@ static bool begin_reply(struct tw_sub *sub)
 		if (channel->id == sub->reply.channel) {
 			sub->reply_channel = channel->down ? NULL : channel;
 			sub->reply_ns = tw_wall_ns();
+			tw_counter_add(&channel->counters, TW_SUB_CHANNEL_repair_one_sided,
+				       sub->reply.one_sided);
 			tw_repair_reply(channel->repair, sub->reply.id,
 					status_of(sub->reply.status), sub->reply.data,
 					sub->reply.len_bytes, sub->now_ns);

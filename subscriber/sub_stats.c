@@ -87,6 +87,7 @@ static void read_channel(const struct tw_sub_channel *channel, struct tw_sub_sta
 		.repair_bytes = GET(repair_bytes),
 		.repair_retries = GET(repair_retries),
 		.repair_failed = GET(repair_failed),
+		.repair_one_sided = GET(repair_one_sided),
 	};
 #undef GET
 	for (uint32_t l = 0; l < channel->lines; l++) {

@@ -304,6 +304,7 @@ static void put_channel(FILE *file, const struct tw_sub *sub, const struct tw_ta
 	PUT(repair_bytes);
 	PUT(repair_retries);
 	PUT(repair_failed);
+	PUT(repair_one_sided);
 #undef PUT
 	fputs(",\"lines\":[", file);
 	for (unsigned int l = 0; l < 2 && stats.lines[l].present; l++) {

@@ -148,6 +148,7 @@ struct tw_sub_stats { /* of one channel */
 	uint64_t bytes, holes, held_datagrams, held_max, store_full, set_aside, contradictions;
 	/* reads from history: asked for, bytes that came, asked for again, ended without bytes */
 	uint64_t repair_reads, repair_bytes, repair_retries, repair_failed;
+	uint64_t repair_one_sided; /* reads that were done by RDMA READ */
 };
 /* Any thread; each figure is whole, together they are not of one instant.  TW_ENOTFOUND: the handle
  * has no such channel. */
