@@ -1,0 +1,136 @@
+"""Repair by RDMA READ between two hosts, with loss on the wire for real; and what is on the wire."""
+import json
+import os
+import unittest
+
+import bed
+import tw
+from roce import read_pcap, rocev2_check
+
+MESSAGES = 6000
+GRACE_S = 300
+REPAIR_TOS = 26 << 2 | 2
+LIVE_TOS = 34 << 2
+
+
+def setUpModule():
+    global BED, H1, H2, CAPTURE
+    bed.require()
+    BED = bed.guests(2)
+    H1, H2 = BED.hosts
+    CAPTURE = tw.generate(H1.path("feed.pcap"), messages=MESSAGES, rate=2000)
+
+
+def tearDownModule():
+    BED.close()
+
+
+class Hosts(unittest.TestCase):
+    def setUp(self):
+        self.processes = []
+        self.addCleanup(lambda: [p.stop() for p in reversed(self.processes)])
+
+    def write(self, name, loss):
+        a, b = tw.random_groups()
+        text = f"""site: {name}
+environment: test
+run_dir: /dev/shm/{name}
+fabric: {{ transport: verbs }}
+hosts:
+  one: {{ address: {H1.address("a")}, lines: {{ a: a0, b: b0 }}, addresses: {{ b: {H1.address("b")} }} }}
+  two: {{ address: {H2.address("a")}, lines: {{ a: a0, b: b0 }}, addresses: {{ b: {H2.address("b")} }} }}
+venues: [{{ id: 1, mic: IEXG }}]
+channels:
+  - {{ id: 1, name: one, depth: quotes, groups: {{ a: {a}, b: {b} }} }}
+feedhandlers:
+  - {{ name: feed, host: one, venue: IEXG, protocol: tops16, channels: [1],
+       input: {{ files: {json.dumps([CAPTURE])}, speed_pct: 100 }} }}
+publishers:
+  - {{ name: pub, host: one, channels: [1], history_ms: 65000, peak_mbps: 4 }}
+subscriber: {{ repair: [pub], wait_us: 50000, give_up_ms: 60000, attempts: 100, store_datagrams: 16384 }}
+fault: {{ correlated_loss_pct: {loss} }}
+"""
+        for host in (H1, H2):
+            with open(host.path(name + ".yaml"), "w", encoding="utf-8") as f:
+                f.write(text)
+
+    def start(self, host, name, program, *args, out=None):
+        p = host.start(["sh", "-c", 'ulimit -l unlimited; exec "$@"', "-", tw.program(program), "-c", host.path(name + ".yaml"),
+                        *args], out=out)
+        self.processes.append(p)
+        return p
+
+    def subscriber(self, host, name, who):
+        path = host.path(f"{name}-{who}")
+        p = self.start(host, name, "tw-subscribe", "--as", "one" if host is H1 else "two", "--name", who, "--format", "json",
+                       "--summary", path + ".json", out=path + ".out")
+        p.summary_path, p.out_path = path + ".json", path + ".out"
+        p.wait_line("ready", timeout=GRACE_S)
+        return p
+
+    def publisher(self, name):
+        p = self.start(H1, name, "tw-publisher", "--as", "pub", "--summary", H1.path(name + "-pub.json"))
+        p.summary_path = H1.path(name + "-pub.json")
+        p.wait_line("ready", timeout=GRACE_S)
+        return p
+
+    def play(self, name, loss):
+        """The feed to two subscribers on either host: what the subscribers got, and the summaries."""
+        self.write(name, loss)
+        pub = self.publisher(name)
+        subs = [self.subscriber(host, name, who) for host, who in ((H1, "near"), (H2, "far1"), (H2, "far2"))]
+        pub.wait_line("has logged in", count=6, timeout=GRACE_S)
+        self.start(H1, name, "tw-feedhandler", "--as", "feed")
+        pub.wait_line("has ended", timeout=GRACE_S)
+        for sub in subs:
+            tw.wait_until(lambda s=sub: ended(s), f"the end of the session at {sub.summary_path}", GRACE_S)
+        summaries = [finish(p) for p in (pub, *subs)]
+        return [messages(sub) for sub in subs], summaries
+
+    def test_two_hosts(self):
+        lossless, _ = self.play("lossless", 0)
+        try:
+            for line in "ab":
+                H1.set_loss(line, 2)
+            with H2.capture("a") as wire:
+                lossy, (pub, *subs) = self.play("lossy", 3)
+        finally:
+            for line in "ab":
+                H1.set_loss(line, 0)
+        for got, summary in zip(lossy, subs):
+            channel = summary["channels"][0]
+            self.assertEqual(summary["lost_messages"], 0, f"{channel}\n{pub}")
+            self.assertEqual(got, lossless[0])
+            self.assertGreater(channel["repair_one_sided"], 0)
+        self.assertEqual((pub["repair"]["reads"], pub["repair_rc"]["reads"], pub["repair_rc"]["bytes"]), (0, 0, 0))
+        # RC in both directions has the class of repair; its opcodes: 0x0c READ request, 0x0d to 0x10 its responses
+        frames = [f for f in read_pcap(wire.path) if f.opcode < 0x20 and f.dest_qp > 1]
+        self.assertTrue({0x0c} < {f.opcode for f in frames})
+        self.assertEqual({f.src for f in frames}, {H1.address("a"), H2.address("a")})
+        self.assertEqual({f.tos for f in frames}, {REPAIR_TOS})
+        self.assertEqual({f.tos for f in read_pcap(wire.path) if f.dest_qp == 0xFFFFFF}, {LIVE_TOS})
+        self.assertIn(f" rc {len(frames)}", rocev2_check(self, wire.path))
+
+
+def ended(sub):
+    with open(sub.out_path, "rb") as f:
+        f.seek(0, os.SEEK_END)
+        f.seek(max(0, f.tell() - 4096))
+        return b'"event":"end"' in f.read()
+
+
+def finish(process):
+    process.stop()
+    with open(process.summary_path, encoding="utf-8") as f:
+        return json.load(f)
+
+
+def messages(sub):
+    apart = ("sent_ns", "recv_ns", "session", "recv_delta_ns", "line", "flags", "repaired")
+    with open(sub.out_path, encoding="utf-8") as f:
+        objects = [json.loads(line) for line in f]
+    return [{k: v for k, v in o.items() if k not in apart} for o in objects if "kind" in o]
+
+
+if __name__ == "__main__":
+    unittest.main()
