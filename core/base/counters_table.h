@@ -284,6 +284,8 @@
 	C(reader, READER, lapped, COUNTER, "",                                                 \
 	  "RDMA READs that the writer lapped under way (RC); among gone")                      \
 	C(reader, READER, hung_up, COUNTER, "", "connections that the server ended (RC)")      \
+	C(reader, READER, lives_over, COUNTER, "",                                             \
+	  "connections ended for a login to a new life (RC)")                                  \
 	C(reader, READER, silent, COUNTER, "",                                                 \
 	  "connections whose server answered no retransmission (RC)")                          \
 	C(reader, READER, not_ready, COUNTER, "",                                              \

@@ -421,8 +421,9 @@ static void first_life(struct rc_bed *bed)
 	CHECK(reads_well(reader, channel));
 	CHECK(reader_count(bed, TW_READER_logins) == 1);
 	CHECK(server_count(bed, TW_READ_SERVER_registered) == RC_CHANNELS);
-	/* and the second is one like any other */
+	/* so soon that the server may take it for the first: who has read the first finds out */
 	rc_begin(channel, read.session, read.publisher);
+	(void)status_of(reader, rc_range(channel, channel->newest, 1));
 	RC_UNTIL(reader_count(bed, TW_READER_logins) == 2);
 	rc_wait_up(reader, true);
 	CHECK(reads_well(reader, channel));

@@ -111,11 +111,6 @@ Test(rc_plan, what_is_not_read_at_all)
 {
 	struct tw_rc_chain chain;
 	struct tw_read read = range(10, 20);
-	read.session = 76;
-	cr_assert_eq(tw_rc_chain_make(&chain, &grant, &read, 0), TW_READ_GONE);
-	read = range(10, 20);
-	read.publisher = 4;
-	cr_assert_eq(tw_rc_chain_make(&chain, &grant, &read, 0), TW_READ_GONE);
 	read = range(10, 10 + UNITS + 1);
 	cr_assert_eq(tw_rc_chain_make(&chain, &grant, &read, 0), TW_READ_REFUSED);
 	read = range(20, 20);
@@ -176,6 +171,13 @@ Test(rc_plan, judge_lives)
 	bad.published = 9999;
 	cr_assert_eq(tw_rc_judge(&grant, &read, NULL, &bad, &published), TW_READ_GONE);
 	cr_assert_eq(published, 2110, "nothing is learnt from another life");
+	cr_assert(tw_rc_life_is_over(&grant, &bad));
+	cr_assert(!tw_rc_life_is_over(&grant, &good));
+	read.session = 76; /* an old one, and the grant's goes on */
+	cr_assert_eq(tw_rc_judge(&grant, &read, NULL, &good, &published), TW_READ_GONE);
+	read.session = 77;
+	bad.magic = 0;
+	cr_assert(!tw_rc_life_is_over(&grant, &bad), "no line of that log at all");
 	/* a new life that has just put its intent where the old one's was */
 	bad = control(0, 2110);
 	cr_assert_eq(tw_rc_judge(&grant, &read, NULL, &bad, &published), TW_READ_GONE);
@@ -212,7 +214,8 @@ Test(rc_plan, first_life)
 	cr_assert(first.session == 77 && first.publisher == 3 && published == 20);
 	/* from now on it is for that one alone */
 	read.session = 78;
-	cr_assert_eq(tw_rc_chain_make(&chain, &first, &read, 0), TW_READ_GONE);
+	cr_assert_eq(tw_rc_judge(&first, &read, NULL, &after, &published), TW_READ_GONE);
+	read.session = 77;
 	read.publisher = 4; /* posted when nothing was known */
 	cr_assert_eq(tw_rc_judge(&first, &read, &before, &after, &published), TW_READ_GONE);
 	read.publisher = 3;

@@ -164,6 +164,7 @@ static void count_why(const struct tw_rc_conn *conn, enum tw_rc_why why)
 		[TW_RC_WHY_ACCESS] = TW_READER_access_errors,
 		[TW_RC_WHY_MALFORMED] = TW_READER_malformed,
 		[TW_RC_WHY_HUNG_UP] = TW_READER_hung_up,
+		[TW_RC_WHY_LIFE] = TW_READER_lives_over,
 		[TW_RC_WHY_DEVICE] = TW_READER_device_lost,
 	};
 	count(conn, TW_READER_failures);

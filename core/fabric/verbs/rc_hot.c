@@ -47,6 +47,10 @@ static bool hold(struct tw_rc_conn *conn)
 		/* relaxed: held, it cannot be taken away; whether it is to end shows here early */
 		return !conn->gave_up && atomic_load_explicit(&conn->usable, memory_order_relaxed);
 	}
+	/* relaxed: this thread has stored it; one that has failed is not to be touched until it is made anew */
+	if (atomic_load_explicit(&conn->failed, memory_order_relaxed)) {
+		return false;
+	}
 	atomic_store_explicit(&conn->busy, true, memory_order_relaxed);
 	/* RC3: pairs with RC4 */
 	atomic_thread_fence(memory_order_seq_cst);
@@ -266,6 +270,10 @@ static void chain_is_done(struct tw_rc_conn *conn, struct tw_rc_reader *reader, 
 	uint64_t bytes = (read->end - read->begin) * TW_RW_UNIT_BYTES;
 	tw_reader_count(conn->counters, TW_READER_bytes, status == TW_READ_OK ? bytes : 0);
 	done_with(op, status, status == TW_READ_OK ? (uint32_t)bytes : 0);
+	if (tw_rc_life_is_over(&conn->grants[op->grant], &aux->after)) {
+		/* the server sends its clients away then; two lives in a moment it may see as one */
+		give_up(conn, reader, TW_RC_WHY_LIFE);
+	}
 }
 
 static void reply_is_here(struct tw_rc_conn *conn, struct tw_rc_reader *reader, uint32_t slot,
@@ -373,7 +381,8 @@ static void pop(struct tw_rc_conn *conn, struct tw_rc_reader *reader, struct tw_
 	bool was_unsent = conn->unsent == conn->first;
 	conn->first++;
 	conn->unsent += was_unsent;
-	if (conn->first == conn->last && conn->holds && !conn->gave_up) {
+	if (conn->first == conn->last &&
+	    conn->holds) { /* each has ended: none is with the device */
 		let_go(conn);
 	}
 }

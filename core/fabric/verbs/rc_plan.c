@@ -28,18 +28,10 @@ static void add_bytes(struct tw_rc_chain *chain, const struct tw_rc_grant *grant
 					.target = TW_RC_BYTES });
 }
 
-static bool is_asked_for(const struct tw_read *read, const struct tw_rc_grant *grant)
-{
-	return read->session == grant->session && read->publisher == grant->publisher;
-}
-
 enum tw_read_status tw_rc_chain_make(struct tw_rc_chain *chain, const struct tw_rc_grant *grant,
 				     const struct tw_read *read, uint64_t published)
 {
 	uint64_t units = read->end - read->begin;
-	if (grant->session != 0 && !is_asked_for(read, grant)) {
-		return TW_READ_GONE;
-	}
 	if (read->by_seq || read->end <= read->begin || units > grant->units ||
 	    units > TW_READ_MAX_BYTES / UNIT) {
 		return TW_READ_REFUSED;
@@ -63,6 +55,11 @@ enum tw_read_status tw_rc_chain_make(struct tw_rc_chain *chain, const struct tw_
 static bool is_control(const struct tw_wire_control *control, const struct tw_rc_grant *grant)
 {
 	return control->magic == TW_WIRE_CONTROL_MAGIC && control->units == grant->units;
+}
+
+static bool is_asked_for(const struct tw_read *read, const struct tw_rc_grant *grant)
+{
+	return read->session == grant->session && read->publisher == grant->publisher;
 }
 
 static bool is_life(const struct tw_wire_control *control, const struct tw_rc_grant *grant)
@@ -104,7 +101,6 @@ enum tw_read_status tw_rc_judge(struct tw_rc_grant *grant, const struct tw_read 
 	if (!is_control(after, grant) || (before != NULL && !is_control(before, grant))) {
 		return TW_READ_BROKEN;
 	}
-	/* the read may have been posted before the grant's life was known */
 	if (!is_asked_for(read, grant) || !is_life(after, grant) ||
 	    (before != NULL && !is_life(before, grant))) {
 		return TW_READ_GONE;
@@ -121,6 +117,11 @@ enum tw_read_status tw_rc_judge(struct tw_rc_grant *grant, const struct tw_read 
 		return TW_READ_GONE;
 	}
 	return after->intent < known ? TW_READ_GONE : TW_READ_OK;
+}
+
+bool tw_rc_life_is_over(const struct tw_rc_grant *grant, const struct tw_wire_control *after)
+{
+	return grant->session != 0 && is_control(after, grant) && !is_life(after, grant);
 }
 
 uint32_t tw_rc_depth(uint32_t initiator, uint32_t responder)

@@ -37,7 +37,8 @@ struct tw_rc_chain { /* signalled: the last */
 };
 
 /* The chain for a read by position; `published` as the last control line of this login has shown, 0: none
- * has.  TW_READ_OK; GONE: of another life than the grant's; REFUSED: larger than the log. */
+ * has.  TW_READ_OK; REFUSED: larger than the log.  What is asked of another life than the grant's is READ as
+ * well: whose life it is now is what the control line says. */
 enum tw_read_status tw_rc_chain_make(struct tw_rc_chain *chain, const struct tw_rc_grant *grant,
 				     const struct tw_read *read, uint64_t published);
 
@@ -47,6 +48,9 @@ enum tw_read_status tw_rc_chain_make(struct tw_rc_chain *chain, const struct tw_
 enum tw_read_status tw_rc_judge(struct tw_rc_grant *grant, const struct tw_read *read,
 				const struct tw_wire_control *before,
 				const struct tw_wire_control *after, uint64_t *published);
+
+/* Whether the grant is for a life that has ended: time to log in anew. */
+bool tw_rc_life_is_over(const struct tw_rc_grant *grant, const struct tw_wire_control *after);
 
 /* READs that may be under way: what both devices can do; 0: none. */
 uint32_t tw_rc_depth(uint32_t initiator, uint32_t responder);

@@ -59,15 +59,17 @@ struct tw_rc_op { /* of a slot; the hot thread's */
 	bool one_sided;
 };
 
-enum tw_rc_why { /* a connection ended */
-		 TW_RC_WHY_FAILED = 0,
-		 TW_RC_WHY_TIMEOUT,   /* ours */
-		 TW_RC_WHY_SILENT,    /* retransmissions exceeded */
-		 TW_RC_WHY_NOT_READY, /* receiver not ready for too long */
-		 TW_RC_WHY_ACCESS,    /* remote access error, or remote invalid request */
-		 TW_RC_WHY_MALFORMED,
-		 TW_RC_WHY_HUNG_UP,
-		 TW_RC_WHY_DEVICE
+/* Why a connection has ended. */
+enum tw_rc_why {
+	TW_RC_WHY_FAILED = 0,
+	TW_RC_WHY_TIMEOUT,   /* ours */
+	TW_RC_WHY_SILENT,    /* retransmissions exceeded */
+	TW_RC_WHY_NOT_READY, /* receiver not ready for too long */
+	TW_RC_WHY_ACCESS,    /* remote access error, or remote invalid request */
+	TW_RC_WHY_MALFORMED,
+	TW_RC_WHY_HUNG_UP,
+	TW_RC_WHY_LIFE, /* what it had a key to has ended */
+	TW_RC_WHY_DEVICE
 };
 
 enum tw_rc_conn_state {
