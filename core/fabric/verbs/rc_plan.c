@@ -131,7 +131,7 @@ uint32_t tw_rc_depth(uint32_t initiator, uint32_t responder)
 }
 
 #define ACK_TIMEOUT_MIN 12u /* 17 ms: less would be a guess about other people's switches */
-#define ACK_TIMEOUT_MAX 20u /* 4.3 s */
+#define ACK_TIMEOUT_MAX 14u /* 67 ms: what a packet that was lost costs before it is sent again */
 
 uint8_t tw_rc_ack_timeout(uint64_t give_up_ns)
 {
