@@ -101,7 +101,7 @@ static void serve(struct server *s, uint16_t environment)
 					    .cpu = -1,
 					    .counters = s->counters,
 					    .clients = &s->client };
-	cr_assert_eq(tw_read_server_open(&s->server, &conf, &err), TW_OK, "%s", err.text);
+	cr_assert_eq(tw_tcp_read_server_open(&s->server, &conf, &err), TW_OK, "%s", err.text);
 	s->port = tw_read_server_port(s->server);
 }
 
