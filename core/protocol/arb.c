@@ -1,9 +1,10 @@
 /* Line arbitration of one channel: see arb.h for what holds.
  *
  * Segments  what lies between the next number to deliver and the highest known to exist is an ordered
- *           partition into segments: GAP, DATA (held bytes) or LOST (decided by a hole).  So a number
- *           is in exactly one of them, and is delivered once because a segment leaves at the front
- *           once.  Nothing is held in the common case and the list is empty.
+ *           partition into segments: GAP, DATA (held bytes), LOST (decided by a hole) or DONE (given out
+ *           already, see arb_latest.c).  So a number is in exactly one of them, and is delivered once
+ *           because a segment leaves at the front once.  Nothing is held in the common case and the
+ *           list is empty.
  * Order     gaps further back were seen later, so the oldest gap is the first one, and a gap is only
  *           ever given up when it has come to the front.
  * Pulling   tw_arb_input() only judges a datagram; tw_arb_next() takes it in as soon as nothing that
@@ -59,9 +60,7 @@ static void extend(struct tw_arb *arb, uint64_t end_seq, const struct tw_arb_pla
 	gap_is_seen(arb, end_seq, end);
 }
 
-/* Makes numbers up to `end_seq` known, before which lies what is behind `end`: what nobody has brought
- * of them is a gap. */
-static void reveal(struct tw_arb *arb, uint64_t end_seq, const struct tw_arb_place *end)
+void tw_arb_reveal(struct tw_arb *arb, uint64_t end_seq, const struct tw_arb_place *end)
 {
 	if (!tw_seq_before(arb->known_end, end_seq)) {
 		return;
@@ -80,26 +79,29 @@ static void reveal(struct tw_arb *arb, uint64_t end_seq, const struct tw_arb_pla
 	gap_is_seen(arb, end_seq, end);
 }
 
-/* Puts what is new of [first_seq, end_seq) into the list. */
-static void place(struct tw_arb *arb, const struct tw_arb_seg *like, struct tw_arb_cursor *cursor,
-		  uint64_t first_seq, uint64_t end_seq)
+void tw_arb_place(struct tw_arb *arb, struct tw_arb_bringing *in)
 {
-	reveal(arb, first_seq, &cursor->begin_place);
+	uint64_t first_seq = in->first_seq;
+	uint64_t end_seq = in->end_seq;
+
+	tw_arb_reveal(arb, first_seq, &in->cursor.begin_place);
 	uint32_t i = tw_seq_before(first_seq, arb->known_end)
 			     ? tw_arb_segs_find(&arb->segs, first_seq)
 			     : arb->segs.count;
 	while (i < arb->segs.count && tw_seq_before(first_seq, end_seq)) {
 		const struct tw_arb_seg *seg = tw_arb_segs_at(&arb->segs, i);
 		uint64_t stop_seq = tw_min_seq(seg->end_seq, end_seq);
-		i = seg->kind != TW_ARB_SEG_GAP ? i + 1
-						: tw_arb_segs_fill(&arb->segs, &arb->slots, i, like,
-								   cursor, first_seq, stop_seq);
+		i = seg->kind != TW_ARB_SEG_GAP
+			    ? i + 1
+			    : tw_arb_segs_fill(&arb->segs, &arb->slots, i, &in->like, &in->cursor,
+					       first_seq, stop_seq);
 		first_seq = stop_seq;
 	}
 	if (tw_seq_before(first_seq, end_seq)) {
-		tw_arb_segs_append(&arb->segs, &arb->slots, like, cursor, first_seq, end_seq);
+		tw_arb_segs_append(&arb->segs, &arb->slots, &in->like, &in->cursor, first_seq,
+				   end_seq);
 		arb->known_end = end_seq;
-		arb->tail = cursor->end_place;
+		arb->tail = in->cursor.end_place;
 	}
 }
 
@@ -140,7 +142,7 @@ static void take_in_heartbeat(struct tw_arb *arb, const struct tw_wire_hdr *hdr,
 	uint64_t end_seq = hdr->first_msg_seq;
 
 	if (arb->final_seq == 0) {
-		reveal(arb, end_seq, place);
+		tw_arb_reveal(arb, end_seq, place);
 		if (end_seq == arb->known_end) {
 			arb->tail = *place; /* a new publisher says where it goes on */
 		}
@@ -150,49 +152,55 @@ static void take_in_heartbeat(struct tw_arb *arb, const struct tw_wire_hdr *hdr,
 	}
 }
 
-static void take_in(struct tw_arb *arb)
+bool tw_arb_open_hand(struct tw_arb *arb, struct tw_arb_bringing *out)
 {
 	const struct tw_arb_hand *hand = &arb->hand;
 	const struct tw_dgram *dgram = &hand->dgram;
 	const struct tw_wire_hdr *hdr = dgram->hdr;
-	struct tw_arb_cursor cursor = { .at = dgram->msgs,
-					.end = dgram->msgs + dgram->msgs_bytes,
-					.seq = hdr->first_msg_seq,
-					.end_seq = dgram->end_seq,
-					.first_seq = hdr->first_msg_seq };
-	struct tw_arb_seg like = { .slot = TW_ARB_NO_SLOT,
-				   .kind = TW_ARB_SEG_DATA,
-				   .line = (uint8_t)hand->line,
-				   .repaired = hand->repair,
-				   .send_ns = hdr->send_ns,
-				   .recv_ns = hand->recv_ns };
-	uint64_t first_seq;
-	uint64_t end_seq;
+	bool hole = (hdr->flags & TW_WIRE_HOLE) != 0;
 
+	out->cursor = (struct tw_arb_cursor){ .at = dgram->msgs,
+					      .end = dgram->msgs + dgram->msgs_bytes,
+					      .seq = hdr->first_msg_seq,
+					      .end_seq = dgram->end_seq,
+					      .first_seq = hdr->first_msg_seq };
+	out->like = (struct tw_arb_seg){ .slot = TW_ARB_NO_SLOT,
+					 .kind = hole ? TW_ARB_SEG_LOST : TW_ARB_SEG_DATA,
+					 .line = (uint8_t)hand->line,
+					 .repaired = hand->repair,
+					 .send_ns = hdr->send_ns,
+					 .recv_ns = hand->recv_ns };
 	if (!hand->repair) {
 		struct tw_arb_line *line = &arb->lines[hand->line];
 		line->end_seq = tw_max_seq(line->end_seq, dgram->end_seq);
 	}
-	find_places(&cursor, dgram);
+	find_places(&out->cursor, dgram);
 	if ((hdr->flags & TW_WIRE_HEARTBEAT) != 0) {
-		take_in_heartbeat(arb, hdr, &cursor.begin_place);
+		take_in_heartbeat(arb, hdr, &out->cursor.begin_place);
+		return false;
+	}
+	return tw_arb_range(arb, dgram, hand->repair, &out->first_seq, &out->end_seq);
+}
+
+static void take_in(struct tw_arb *arb)
+{
+	const struct tw_dgram *dgram = &arb->hand.dgram;
+	struct tw_arb_bringing in;
+
+	arb->hand.held = false;
+	if (!tw_arb_open_hand(arb, &in)) {
 		return;
 	}
-	if (!tw_arb_range(arb, dgram, hand->repair, &first_seq, &end_seq)) {
-		return;
-	}
-	if ((hdr->flags & TW_WIRE_HOLE) != 0) {
-		like.kind = TW_ARB_SEG_LOST;
-	} else if (tw_seq_before(arb->next_seq, first_seq)) {
+	if (in.like.kind == TW_ARB_SEG_DATA && tw_seq_before(arb->next_seq, in.first_seq)) {
 		/* Behind a gap: next_seq itself is missing, so nothing of it leaves now. */
 		TW_ASSERT(dgram->msgs_bytes <= arb->slots.stride_bytes);
-		like.slot = tw_arb_slots_take(&arb->slots);
-		uint8_t *copy = tw_arb_slots_at(&arb->slots, like.slot);
+		in.like.slot = tw_arb_slots_take(&arb->slots);
+		uint8_t *copy = tw_arb_slots_at(&arb->slots, in.like.slot);
 		memcpy(copy, dgram->msgs, dgram->msgs_bytes);
-		cursor.at = copy;
-		cursor.end = copy + dgram->msgs_bytes;
+		in.cursor.at = copy;
+		in.cursor.end = copy + dgram->msgs_bytes;
 	}
-	place(arb, &like, &cursor, first_seq, end_seq);
+	tw_arb_place(arb, &in);
 }
 
 /* --- room ------------------------------------------------------------------------------------ */
@@ -208,9 +216,13 @@ static bool has_room(const struct tw_arb *arb, const struct tw_wire_hdr *hdr)
 			  (arb->expects_repair && last_is_gap(arb)))) {
 		return true;
 	}
-	bool needs_slot = !heartbeat && (hdr->flags & TW_WIRE_HOLE) == 0;
+	bool data = !heartbeat && (hdr->flags & TW_WIRE_HOLE) == 0;
+	if (data && arb->conf.latest && hdr->first_msg_seq == arb->known_end &&
+	    tw_arb_segs_at(&arb->segs, arb->segs.count - 1)->kind == TW_ARB_SEG_DONE) {
+		return true; /* it goes on where the last one ended, which takes nothing */
+	}
 	return tw_arb_segs_have_room(arb, heartbeat ? 1 : 2) &&
-	       (!needs_slot || arb->slots.used < arb->conf.store_dgrams);
+	       (!data || arb->slots.used < arb->conf.store_dgrams);
 }
 
 /* Takes from a datagram that finds no room no more than that its numbers exist.  What is set aside within
@@ -232,7 +244,7 @@ static bool set_aside(struct tw_arb *arb, uint32_t line_idx, const struct tw_dgr
 		if (goes_on) {
 			extend(arb, end_seq, &cursor.end_place);
 		} else if (tw_arb_segs_have_room(arb, 1) || last_is_gap(arb)) {
-			reveal(arb, end_seq, &cursor.end_place);
+			tw_arb_reveal(arb, end_seq, &cursor.end_place);
 		} else {
 			return false;
 		}
@@ -385,9 +397,12 @@ enum tw_arb_result tw_arb_input(struct tw_arb *arb, uint32_t line_idx, const str
 		line->end_seq = tw_max_seq(line->end_seq, dgram->end_seq);
 		return result;
 	}
-	if (result == TW_ARB_HELD && arb->expects_repair && !new_session && !has_room(arb, hdr) &&
-	    set_aside(arb, line_idx, dgram)) {
-		return TW_ARB_SET_ASIDE;
+	if (result == TW_ARB_HELD) {
+		if (arb->expects_repair && !new_session && !has_room(arb, hdr) &&
+		    set_aside(arb, line_idx, dgram)) {
+			return TW_ARB_SET_ASIDE;
+		}
+		result = arb->conf.latest ? TW_ARB_FIRST : TW_ARB_HELD;
 	}
 	arb->hand = (struct tw_arb_hand){
 		.dgram = *dgram, .recv_ns = recv_ns, .line = line_idx, .held = true
@@ -421,7 +436,7 @@ static bool gives_up(struct tw_arb *arb, struct tw_arb_seg *gap)
 	}
 	if (arb->hand.held) {
 		/* one from history was let in because it has room */
-		if (arb->hand.repair || has_room(arb, arb->hand.dgram.hdr)) {
+		if (arb->hand.repair || arb->hand.opened || has_room(arb, arb->hand.dgram.hdr)) {
 			return false;
 		}
 		arb->store_full++;
@@ -433,43 +448,62 @@ static bool gives_up(struct tw_arb *arb, struct tw_arb_seg *gap)
 	return tw_arb_lines_past(arb, gap);
 }
 
-/* The first segment, or of a gap what is not in hand, as a run. */
-static void take_first(struct tw_arb *arb, struct tw_arb_run *run)
+void tw_arb_data_run(struct tw_arb *arb, const struct tw_arb_seg *seg, struct tw_arb_run *run)
 {
-	struct tw_arb_seg *seg = tw_arb_segs_at(&arb->segs, 0);
+	*run = (struct tw_arb_run){ .type = TW_RUN_DATA,
+				    .line = seg->line,
+				    .from_store = seg->slot != TW_ARB_NO_SLOT,
+				    .fills_gap = seg->in_gap,
+				    .repaired = seg->repaired,
+				    .msgs = seg->msgs,
+				    .bytes = seg->bytes,
+				    .count = (uint32_t)(seg->end_seq - seg->first_seq),
+				    .first_seq = seg->first_seq,
+				    .end_seq = seg->end_seq,
+				    .session = arb->session,
+				    .send_ns = seg->send_ns,
+				    .recv_ns = seg->recv_ns,
+				    .gap_ns = seg->in_gap ? arb->now_ns - seg->seen_ns : 0 };
+	arb->repaired_msgs += seg->repaired ? run->count : 0;
+}
+
+/* The first segment, or of a gap what is not in hand, as LOST. */
+static void take_lost(struct tw_arb *arb, struct tw_arb_seg *seg, struct tw_arb_run *run)
+{
 	uint64_t end_seq = seg->end_seq;
 
 	if (seg->kind == TW_ARB_SEG_GAP && arb->hand.held && !hand_is_new_session(arb)) {
 		end_seq = tw_min_seq(end_seq, arb->hand.dgram.hdr->first_msg_seq);
 	}
-	*run = (struct tw_arb_run){ .type = seg->kind == TW_ARB_SEG_DATA ? TW_RUN_DATA
-									 : TW_RUN_LOST,
+	*run = (struct tw_arb_run){ .type = TW_RUN_LOST,
 				    .first_seq = seg->first_seq,
 				    .end_seq = end_seq,
 				    .session = arb->session,
 				    .gap_ns = seg->in_gap ? arb->now_ns - seg->seen_ns : 0 };
-	if (seg->kind == TW_ARB_SEG_DATA) {
-		run->line = seg->line;
-		run->from_store = seg->slot != TW_ARB_NO_SLOT;
-		run->fills_gap = seg->in_gap;
-		run->repaired = seg->repaired;
-		arb->repaired_msgs += seg->repaired ? run->end_seq - run->first_seq : 0;
-		run->msgs = seg->msgs;
-		run->bytes = seg->bytes;
-		run->count = (uint32_t)(end_seq - seg->first_seq);
-		run->send_ns = seg->send_ns;
-		run->recv_ns = seg->recv_ns;
-		if (seg->slot != TW_ARB_NO_SLOT) {
-			tw_arb_slots_release(&arb->slots, seg->slot);
-		}
-	}
 	arb->next_seq = end_seq;
 	if (end_seq == seg->end_seq) {
 		tw_arb_segs_pop(&arb->segs);
+		tw_arb_pop_done(arb);
 	} else { /* what follows is in hand */
 		seg->first_seq = end_seq;
 		arb->segs.gaps[tw_arb_segs_id(&arb->segs, seg)].begin.pos = TW_ARB_NO_POS;
 	}
+}
+
+static void take_first(struct tw_arb *arb, struct tw_arb_run *run)
+{
+	struct tw_arb_seg *seg = tw_arb_segs_at(&arb->segs, 0);
+
+	if (seg->kind != TW_ARB_SEG_DATA) {
+		take_lost(arb, seg, run);
+		return;
+	}
+	tw_arb_data_run(arb, seg, run);
+	if (seg->slot != TW_ARB_NO_SLOT) {
+		tw_arb_slots_release(&arb->slots, seg->slot);
+	}
+	arb->next_seq = seg->end_seq;
+	tw_arb_segs_pop(&arb->segs);
 }
 
 /* What is said outside the order of numbers: line states, and a gap that was just seen. */
@@ -547,7 +581,12 @@ bool tw_arb_next(struct tw_arb *arb, struct tw_arb_run *run)
 			begin_session(arb, run);
 			return true;
 		}
-		arb->hand.held = false;
+		if (arb->conf.latest) {
+			if (tw_arb_give_out(arb, run)) {
+				return true;
+			}
+			continue;
+		}
 		take_in(arb);
 	}
 }

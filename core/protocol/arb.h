@@ -2,8 +2,8 @@
  * and B, trims overlaps, drops duplicates, holds back what is ahead, finds gaps and gives them up as
  * LOST with the exact range.  Sans-I/O: time and datagrams are arguments, deliveries are pulled.
  *
- * What holds   every number of a session is delivered exactly once and in order, or lies in exactly
- *              one LOST run (or before `live` began).  Memory is fixed at init; no work depends on
+ * What holds   every number of a session is delivered exactly once and in order (but see "Latest"), or
+ *              lies in exactly one LOST run (or before `live` began).  Memory is fixed at init; no work depends on
  *              how far apart two numbers are.
  * Use          tw_arb_input() for each datagram of a line, tw_arb_idle() whenever a line was polled
  *              empty; after each of them pull with tw_arb_next() until it returns false.  A datagram
@@ -16,6 +16,13 @@
  *              empty: a backlog that lies in its queue in order never looks like loss, however long
  *              the subscriber stalled.  A full reorder store gives up the oldest gap at once, up to
  *              what the datagram in hand brings of it.
+ * Latest       with conf.latest nothing waits for a gap: what comes ahead of one is given out at once, in
+ *              the datagram that brought it, and what fills it when it comes.  Still every number is
+ *              delivered once or lies in one LOST run; GAP precedes all that lies beyond it, the DATA
+ *              runs of one datagram come in order, LOST runs come in order and each when all before it
+ *              is decided, and so does END.  Nothing is stored: store_dgrams bounds the list alone,
+ *              which has about two segments for a gap.  A full list is treated as a full store is, but
+ *              what goes on where the last datagram ended finds room all the same.
  * Repair       with conf.repair no gap is given up by time: whoever repairs looks at the open gaps, hands
  *              in what history has of them with tw_arb_repair(), and says with tw_arb_give_up() what
  *              nobody will bring.  What comes from history decides only numbers that were asked for and
@@ -80,12 +87,13 @@ struct tw_arb_conf {
 	uint32_t store_dgrams;        /* reorder store, 1 to TW_ARB_STORE_MAX_DGRAMS */
 	uint32_t mtu_bytes;           /* no datagram given to tw_arb_input() is longer */
 	bool repair; /* gaps are given up by tw_arb_give_up() and for want of room alone */
+	bool latest; /* what is ahead of a gap does not wait for it */
 };
 
 /* What tw_arb_input() did with a datagram; exactly one, for the line's counters.  A HOLE counts by
  * what it decides, as data does by what it brings. */
 enum tw_arb_result {
-	TW_ARB_FIRST = 0, /* brought something new in order: pull it */
+	TW_ARB_FIRST = 0, /* brought something new, and that in order or in `latest`: pull it */
 	TW_ARB_HELD,      /* ahead of a gap: copied into the store */
 	TW_ARB_SET_ASIDE, /* ahead of a gap, no room in the store: left to repair */
 	TW_ARB_DUPLICATE, /* nothing new */
@@ -221,9 +229,9 @@ const struct tw_arb_conf *tw_arb_conf(const struct tw_arb *arb);
 
 /* --- reading --------------------------------------------------------------------------------- */
 
-uint64_t tw_arb_session(const struct tw_arb *arb);        /* 0: none heard yet */
-uint64_t tw_arb_next_seq(const struct tw_arb *arb);       /* next to deliver */
-uint32_t tw_arb_held(const struct tw_arb *arb);           /* datagrams in the store */
+uint64_t tw_arb_session(const struct tw_arb *arb);  /* 0: none heard yet */
+uint64_t tw_arb_next_seq(const struct tw_arb *arb); /* next to deliver; all before it is decided */
+uint32_t tw_arb_held(const struct tw_arb *arb);     /* datagrams in the store */
 uint64_t tw_arb_store_full(const struct tw_arb *arb);     /* gaps given up for want of room */
 uint64_t tw_arb_set_aside(const struct tw_arb *arb);      /* datagrams left to repair for it */
 uint64_t tw_arb_contradictions(const struct tw_arb *arb); /* datagrams that an END contradicts */

@@ -40,7 +40,7 @@ static struct layout lay_out(const struct tw_arb_conf *conf)
 	}
 	/* One more than may be in use: a datagram that makes room for itself cannot use the slots
 	 * that this releases, their bytes are still being read. */
-	lay.slot_count = conf->store_dgrams + 1;
+	lay.slot_count = conf->latest ? 0 : conf->store_dgrams + 1;
 	lay.slot_bytes = (conf->mtu_bytes - TW_WIRE_HDR_BYTES + TW_CACHE_LINE_BYTES - 1) /
 			 TW_CACHE_LINE_BYTES * TW_CACHE_LINE_BYTES;
 	(void)take_bytes(&lay.total, sizeof(struct tw_arb));

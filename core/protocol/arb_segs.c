@@ -106,6 +106,47 @@ void tw_arb_segs_pop(struct tw_arb_segs *segs)
 	segs->count--;
 }
 
+/* A segment that is not a gap leaves.  Pointers to others stay valid. */
+static void take_out(struct tw_arb_segs *segs, uint32_t index)
+{
+	uint32_t *ring = segs->ring;
+	uint32_t mask = segs->mask;
+
+	segs->free_ids[segs->free_count++] = ring[(segs->head + index) & mask];
+	if (index < segs->count / 2) {
+		for (uint32_t i = index; i > 0; i--) {
+			ring[(segs->head + i) & mask] = ring[(segs->head + i - 1) & mask];
+		}
+		segs->head++;
+	} else {
+		for (uint32_t i = index; i + 1 < segs->count; i++) {
+			ring[(segs->head + i) & mask] = ring[(segs->head + i + 1) & mask];
+		}
+	}
+	segs->count--;
+}
+
+uint32_t tw_arb_segs_merge(struct tw_arb_segs *segs, uint32_t index)
+{
+	struct tw_arb_seg *seg = tw_arb_segs_at(segs, index);
+
+	if (index + 1 < segs->count) {
+		const struct tw_arb_seg *after = tw_arb_segs_at(segs, index + 1);
+		if (after->kind == TW_ARB_SEG_DONE) {
+			seg->end_seq = after->end_seq;
+			take_out(segs, index + 1);
+		}
+	}
+	if (index > 0) {
+		const struct tw_arb_seg *before = tw_arb_segs_at(segs, index - 1);
+		if (before->kind == TW_ARB_SEG_DONE) {
+			seg->first_seq = before->first_seq;
+			take_out(segs, --index);
+		}
+	}
+	return index;
+}
+
 uint32_t tw_arb_segs_find(const struct tw_arb_segs *segs, uint64_t seq)
 {
 	uint32_t low = 0;

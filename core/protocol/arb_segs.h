@@ -2,6 +2,8 @@
  * line arbitration (arb.h); the memory is the arbiter's.
  *
  * Segments  tile the numbers from the next to deliver to the highest known to exist without overlap.
+ *           No DONE segment is the first one or lies beside another, so there are no more of them
+ *           than others.
  * Cost      the list is a ring of indices into a pool: an append or a removal at the front moves
  *           nothing, an insertion four bytes for each segment on its shorter side; finding a number is
  *           a binary search.
@@ -25,7 +27,8 @@
 enum tw_arb_seg_kind {
 	TW_ARB_SEG_GAP, /* nobody has brought it */
 	TW_ARB_SEG_DATA,
-	TW_ARB_SEG_LOST /* a HOLE has decided it */
+	TW_ARB_SEG_LOST, /* a HOLE has decided it */
+	TW_ARB_SEG_DONE  /* it was given out ahead of a gap: `latest` alone */
 };
 
 struct tw_arb_seg {
@@ -97,6 +100,8 @@ void tw_arb_segs_reveal(struct tw_arb_segs *segs, const struct tw_arb_seg *gap,
 void tw_arb_segs_extend(struct tw_arb_segs *segs, uint64_t end_seq, const struct tw_arb_place *end);
 /* The first segment leaves. */
 void tw_arb_segs_pop(struct tw_arb_segs *segs);
+/* The DONE segment at `index` takes in those beside it; returns its index. */
+uint32_t tw_arb_segs_merge(struct tw_arb_segs *segs, uint32_t index);
 /* Index of the segment with `seq`, which must be in the list. */
 uint32_t tw_arb_segs_find(const struct tw_arb_segs *segs, uint64_t seq);
 

@@ -1,6 +1,6 @@
 /* libFuzzer target: the arbiter under any sequence of datagrams and times.
  *
- * The input's first byte chooses the arbiter (lines, store, start), then come operations:
+ * The input's first byte chooses the arbiter (lines, store, start, mode), then come operations:
  *   0-3   a well-formed datagram of a few bytes' choice: data, heartbeat, END, hole; near or far ahead
  *   4     the bytes that follow as a datagram, if they hold
  *   5     a line polled empty
@@ -151,9 +151,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 				      .heartbeat_max_ns = HEARTBEAT_NS,
 				      .session_takeover_ns = 20 * HEARTBEAT_NS,
 				      .store_dgrams = 1u + (choice >> 3 & 7u),
-				      .mtu_bytes = MTU_BYTES };
+				      .mtu_bytes = MTU_BYTES,
+				      .latest = (choice & 64) != 0 };
 	rig.now_ns = 0;
 	tw_ledger_init(&rig.ledger);
+	rig.ledger.latest = rig.conf.latest;
 	size_t bytes = tw_arb_size(&rig.conf);
 	void *memory = aligned_alloc(64, bytes); /* the sanitizer watches its end */
 	TW_ASSERT(memory != NULL);

@@ -1,6 +1,6 @@
 /* libFuzzer target: the repair ladder on its arbiter, under any answers.
  *
- * The input's first byte chooses the ladder (servers, reads, pacing, joining), then come operations:
+ * The input's first byte chooses the ladder (servers, reads, pacing, joining) and the mode, then come operations:
  *   0, 1  a datagram on a line: data or a heartbeat, near, at some place in the history
  *   2     a line polled empty
  *   3     the ladder is polled
@@ -213,7 +213,8 @@ static void open_rig(struct rig *rig, uint8_t choice, void **arb_memory, void **
 				      .session_takeover_ns = 20 * HEARTBEAT_NS,
 				      .store_dgrams = (choice & 4) != 0 ? 64 : 4,
 				      .mtu_bytes = MTU_BYTES,
-				      .repair = true };
+				      .repair = true,
+				      .latest = (choice & 128) != 0 };
 	rig->conf = (struct tw_repair_conf){ .channel = CHANNEL,
 					     .servers = 1 + (choice >> 3 & 1u),
 					     .wait_ns = WAIT_NS,
@@ -226,6 +227,7 @@ static void open_rig(struct rig *rig, uint8_t choice, void **arb_memory, void **
 					     .read_max_bytes = 2 * MTU_BYTES,
 					     .join_units = (choice & 64) != 0 ? 16 : 0 };
 	tw_ledger_init(&rig->ledger);
+	rig->ledger.latest = rig->arb_conf.latest;
 	size_t bytes = tw_arb_size(&rig->arb_conf);
 	*arb_memory = aligned_alloc(64, bytes);
 	TW_ASSERT(*arb_memory != NULL &&

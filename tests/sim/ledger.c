@@ -170,7 +170,126 @@ bool tw_ledger_was_given(const struct tw_ledger *ledger, uint64_t session, uint6
 	return false;
 }
 
-static bool take_in_order(struct tw_ledger *ledger, const struct tw_arb_run *run)
+static bool judge_flags(struct tw_ledger *ledger, const struct tw_arb_run *run, bool in_gap)
+{
+	if (run->type == TW_RUN_DATA && run->fills_gap != in_gap) {
+		return wrong(ledger, "fills_gap is %d at %" PRIu64, run->fills_gap, run->first_seq);
+	}
+	if (run->repaired && (!in_gap || run->type != TW_RUN_DATA)) {
+		return wrong(ledger, "repaired outside of a gap at %" PRIu64, run->first_seq);
+	}
+	if (!in_gap && run->gap_ns != 0) {
+		return wrong(ledger, "gap_ns outside of a gap at %" PRIu64, run->first_seq);
+	}
+	ledger->fills += run->fills_gap ? 1 : 0;
+	return true;
+}
+
+/* --- latest ---------------------------------------------------------------------------------- */
+
+/* A new part behind all others. */
+static bool add_gap(struct tw_ledger *ledger, uint64_t first_seq, uint64_t end_seq, bool silent)
+{
+	if (ledger->gap_count == TW_LEDGER_GAPS) {
+		return wrong(ledger, "more than %u open gaps", TW_LEDGER_GAPS);
+	}
+	ledger->gaps[ledger->gap_count++] =
+		(struct tw_ledger_gap){ first_seq, end_seq, ledger->now_ns, silent };
+	return true;
+}
+
+static void drop_gap(struct tw_ledger *ledger, uint32_t index)
+{
+	ledger->gap_count--;
+	memmove(&ledger->gaps[index], &ledger->gaps[index + 1],
+		(ledger->gap_count - index) * sizeof(ledger->gaps[0]));
+}
+
+/* What lies between all that is known and `seq` was passed over: a hole. */
+static bool pass_to(struct tw_ledger *ledger, uint64_t seq)
+{
+	if (seq > ledger->front_seq) {
+		if (!add_gap(ledger, ledger->front_seq, seq, true)) {
+			return false;
+		}
+		ledger->front_seq = seq;
+	}
+	return true;
+}
+
+/* [first_seq, end_seq) is no longer missing; false: some of it was not. */
+static bool close_part(struct tw_ledger *ledger, uint64_t first_seq, uint64_t end_seq)
+{
+	uint32_t i = 0;
+
+	while (i < ledger->gap_count && ledger->gaps[i].end_seq <= first_seq) {
+		i++;
+	}
+	while (first_seq < end_seq) {
+		if (i == ledger->gap_count || first_seq < ledger->gaps[i].first_seq) {
+			return wrong(ledger, "%" PRIu64 " comes again", first_seq);
+		}
+		struct tw_ledger_gap was = ledger->gaps[i];
+		uint64_t stop_seq = end_seq < was.end_seq ? end_seq : was.end_seq;
+		drop_gap(ledger, i);
+		uint32_t parts =
+			(was.first_seq < first_seq ? 1u : 0) + (stop_seq < was.end_seq ? 1u : 0);
+		if (ledger->gap_count + parts > TW_LEDGER_GAPS) {
+			return wrong(ledger, "more than %u open gaps", TW_LEDGER_GAPS);
+		}
+		memmove(&ledger->gaps[i + parts], &ledger->gaps[i],
+			(ledger->gap_count - i) * sizeof(ledger->gaps[0]));
+		ledger->gap_count += parts;
+		if (was.first_seq < first_seq) {
+			ledger->gaps[i] = was;
+			ledger->gaps[i++].end_seq = first_seq;
+		}
+		if (stop_seq < was.end_seq) {
+			ledger->gaps[i] = was;
+			ledger->gaps[i].first_seq = stop_seq;
+		}
+		first_seq = stop_seq;
+	}
+	return true;
+}
+
+static bool take_latest(struct tw_ledger *ledger, const struct tw_arb_run *run)
+{
+	bool lost = run->type == TW_RUN_LOST;
+	bool in_gap = false;
+
+	if (run->end_seq <= run->first_seq || (lost && run->first_seq != ledger->next_seq)) {
+		return wrong(ledger, "run [%" PRIu64 ", %" PRIu64 ") where %" PRIu64 " is next",
+			     run->first_seq, run->end_seq, ledger->next_seq);
+	}
+	if (run->first_seq >= ledger->front_seq) {
+		if (!pass_to(ledger, run->first_seq)) {
+			return false;
+		}
+		ledger->ahead += ledger->gap_count > 0 ? 1 : 0;
+		ledger->front_seq = run->end_seq;
+	} else {
+		for (uint32_t i = 0; i < ledger->gap_count; i++) {
+			const struct tw_ledger_gap *gap = &ledger->gaps[i];
+			in_gap = in_gap || (!gap->silent && gap->first_seq <= run->first_seq &&
+					    run->first_seq < gap->end_seq);
+			if (!lost && gap->silent && gap->first_seq < run->end_seq &&
+			    run->first_seq < gap->end_seq) {
+				return wrong(ledger, "%" PRIu64 " fills what was no gap",
+					     run->first_seq);
+			}
+		}
+		if (!close_part(ledger, run->first_seq, run->end_seq)) {
+			return false;
+		}
+	}
+	ledger->next_seq = ledger->gap_count > 0 ? ledger->gaps[0].first_seq : ledger->front_seq;
+	return judge_flags(ledger, run, in_gap);
+}
+
+/* --- in order -------------------------------------------------------------------------------- */
+
+static bool take_numbers(struct tw_ledger *ledger, const struct tw_arb_run *run)
 {
 	if (!ledger->started || run->session != ledger->session) {
 		return wrong(ledger, "run of session %" PRIu64 " in session %" PRIu64, run->session,
@@ -179,15 +298,16 @@ static bool take_in_order(struct tw_ledger *ledger, const struct tw_arb_run *run
 	if (ledger->ended) {
 		return wrong(ledger, "numbers after END");
 	}
+	if (ledger->latest) {
+		return take_latest(ledger, run);
+	}
 	if (run->first_seq != ledger->next_seq || run->end_seq <= run->first_seq) {
 		return wrong(ledger, "run [%" PRIu64 ", %" PRIu64 ") where %" PRIu64 " is next",
 			     run->first_seq, run->end_seq, ledger->next_seq);
 	}
 	/* A run lies in one reported gap or outside of all; gaps that lie behind are passed. */
 	while (ledger->gap_count > 0 && ledger->gaps[0].end_seq <= run->first_seq) {
-		ledger->gap_count--;
-		memmove(&ledger->gaps[0], &ledger->gaps[1],
-			ledger->gap_count * sizeof(ledger->gaps[0]));
+		drop_gap(ledger, 0);
 	}
 	const struct tw_ledger_gap *gap = &ledger->gaps[0];
 	bool in_gap = ledger->gap_count > 0 && gap->first_seq <= run->first_seq;
@@ -202,18 +322,8 @@ static bool take_in_order(struct tw_ledger *ledger, const struct tw_arb_run *run
 		return wrong(ledger, "run [%" PRIu64 ", %" PRIu64 ") crosses the border of a gap",
 			     run->first_seq, run->end_seq);
 	}
-	if (run->type == TW_RUN_DATA && run->fills_gap != in_gap) {
-		return wrong(ledger, "fills_gap is %d at %" PRIu64, run->fills_gap, run->first_seq);
-	}
-	if (run->repaired && (!in_gap || run->type != TW_RUN_DATA)) {
-		return wrong(ledger, "repaired outside of a gap at %" PRIu64, run->first_seq);
-	}
-	if (!in_gap && run->gap_ns != 0) {
-		return wrong(ledger, "gap_ns outside of a gap at %" PRIu64, run->first_seq);
-	}
-	ledger->fills += run->fills_gap ? 1 : 0;
 	ledger->next_seq = run->end_seq;
-	return true;
+	return judge_flags(ledger, run, in_gap);
 }
 
 static uint64_t hash_of(const uint8_t *bytes, uint32_t count)
@@ -233,7 +343,7 @@ static bool take_data(struct tw_ledger *ledger, const struct tw_arb_run *run)
 	_Alignas(8) uint8_t want[TW_MSG_MAX_BYTES];
 	uint32_t at = 0;
 
-	if (!take_in_order(ledger, run)) {
+	if (!take_numbers(ledger, run)) {
 		return false;
 	}
 	if (run->count != run->end_seq - run->first_seq) {
@@ -277,7 +387,7 @@ bool tw_ledger_pulled(struct tw_ledger *ledger)
 uint64_t tw_ledger_oldest_gap_ns(const struct tw_ledger *ledger)
 {
 	for (uint32_t i = 0; i < ledger->gap_count; i++) {
-		if (ledger->next_seq < ledger->gaps[i].end_seq) {
+		if (ledger->next_seq < ledger->gaps[i].end_seq && !ledger->gaps[i].silent) {
 			return ledger->gaps[i].seen_ns;
 		}
 	}
@@ -286,7 +396,7 @@ uint64_t tw_ledger_oldest_gap_ns(const struct tw_ledger *ledger)
 
 static bool take_lost(struct tw_ledger *ledger, const struct tw_arb_run *run)
 {
-	if (!take_in_order(ledger, run)) {
+	if (!take_numbers(ledger, run)) {
 		return false;
 	}
 	for (uint64_t seq = run->first_seq; seq < run->end_seq && seq < TW_LEDGER_MSGS; seq++) {
@@ -310,11 +420,18 @@ static bool take_gap(struct tw_ledger *ledger, const struct tw_arb_run *run)
 		return wrong(ledger, "GAP [%" PRIu64 ", %" PRIu64 ") where %" PRIu64 " is next",
 			     run->first_seq, run->end_seq, ledger->next_seq);
 	}
-	if (ledger->gap_count == TW_LEDGER_GAPS) {
-		return wrong(ledger, "more than %u open gaps", TW_LEDGER_GAPS);
+	if (ledger->latest) {
+		if (run->first_seq < ledger->front_seq) {
+			return wrong(ledger, "GAP at %" PRIu64 ", which is known", run->first_seq);
+		}
+		if (!pass_to(ledger, run->first_seq)) {
+			return false;
+		}
+		ledger->front_seq = run->end_seq;
 	}
-	ledger->gaps[ledger->gap_count++] =
-		(struct tw_ledger_gap){ run->first_seq, run->end_seq, ledger->now_ns };
+	if (!add_gap(ledger, run->first_seq, run->end_seq, false)) {
+		return false;
+	}
 	ledger->gap_end_seq = run->end_seq;
 	ledger->gaps_reported++;
 	return true;
@@ -345,6 +462,7 @@ static bool take_session(struct tw_ledger *ledger, const struct tw_arb_run *run)
 	ledger->ended = false;
 	ledger->session = run->session;
 	ledger->next_seq = run->first_seq;
+	ledger->front_seq = run->first_seq;
 	ledger->gap_end_seq = run->first_seq;
 	ledger->gap_count = 0;
 	ledger->sessions_begun++;

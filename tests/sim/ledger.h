@@ -7,6 +7,9 @@
  *            that they partition the numbers; the bytes of each message; counts and lengths; GAP runs
  *            in order, disjoint, and never behind what was delivered; fills_gap and gap_ns exactly on
  *            what lies in a reported gap, `repaired` on nothing else; END once, at the end; nothing after it; line states alternate.
+ * Latest     with `latest` the numbers that are missing are kept as parts of the reported gaps: DATA lies in
+ *            them, or begins where all that is known ends; LOST comes in order, where all before it is
+ *            decided.  What is left out without a GAP can only be a hole, and so LOST in the end.
  * LOST       must be excusable: never a number that was given as data and accepted before a hole named
  *            it, and never one that was not made.  The caller says what it gave with tw_ledger_give().
  * Threads    one. */
@@ -42,6 +45,7 @@ uint32_t tw_ledger_dgram(void *to, uint32_t mtu_bytes, const struct tw_ledger_sp
 struct tw_ledger_gap {
 	uint64_t first_seq, end_seq;
 	uint64_t seen_ns; /* tw_ledger.now_ns at the time */
+	bool silent;      /* latest: passed over without GAP */
 };
 
 /* Bytes that the arbiter has lent; they must stay as they are until the next datagram. */
@@ -55,8 +59,10 @@ struct tw_ledger {
 	uint64_t session, next_seq, end_seq; /* end_seq: of the ended session */
 	bool started, ended;
 	bool any_content;     /* set by the caller: messages are not those of tw_ledger_msg() */
+	bool latest;          /* set by the caller, as the arbiter's */
+	uint64_t front_seq;   /* latest: one past all that is known */
 	uint64_t gap_end_seq; /* of the last reported gap */
-	uint32_t gap_count;   /* reported gaps not yet passed */
+	uint32_t gap_count;   /* reported gaps not yet passed; latest: what is open of them */
 	struct tw_ledger_gap gaps[TW_LEDGER_GAPS];
 	uint32_t lent_count;
 	struct tw_ledger_lent lent[TW_LEDGER_LENT];
@@ -65,7 +71,8 @@ struct tw_ledger {
 	uint64_t sessions[TW_LEDGER_SESSIONS]; /* of `given` */
 	uint8_t given[TW_LEDGER_SESSIONS][TW_LEDGER_MSGS];
 	/* totals */
-	uint64_t data_msgs, lost_msgs, repaired_msgs, gaps_reported, sessions_begun, ends, fills;
+	uint64_t data_msgs, lost_msgs, repaired_msgs, gaps_reported, sessions_begun, ends, fills,
+		ahead; /* runs given out ahead of something missing */
 	uint64_t last_lost_first_seq, last_lost_end_seq;
 	char error[256]; /* of the first thing that was wrong, empty while all is well */
 };

@@ -45,6 +45,7 @@ static void add(struct totals *totals, const struct tw_world_result *r)
 	s->lost_msgs += r->lost_msgs;
 	s->gaps += r->gaps;
 	s->fills += r->fills;
+	s->ahead += r->ahead;
 	s->ends += r->ends;
 	s->holes += r->holes;
 	s->crashes += r->crashes;
@@ -112,6 +113,7 @@ static bool covers(const struct totals *totals)
 		     { "lost messages", s->lost_msgs },
 		     { "gaps", s->gaps },
 		     { "gaps filled", s->fills },
+		     { "runs ahead of a gap", s->ahead },
 		     { "ends", s->ends },
 		     { "holes", s->holes },
 		     { "publisher crashes", s->crashes },

@@ -217,7 +217,8 @@ static bool make_sub(struct world *w, struct sub *sub)
 		.store_dgrams = w->gentle || (w->healing && w->servers[0].manner != MANNER_HONEST)
 					? 1024
 					: stores[tw_world_below(w, 5)],
-		.mtu_bytes = w->mtu_bytes
+		.mtu_bytes = w->mtu_bytes,
+		.latest = tw_world_one_in(w, 3)
 	};
 	sub->slow = tw_world_one_in(w, 2);
 	sub->batch = 1 + tw_world_below(w, sub->slow ? 3 : 16);

@@ -6,6 +6,7 @@
  * that laps the publisher.  After the last of it the network heals, and then everything must come to
  * its end within a bound.
  *
+ * Latest         a third of the subscribers take what comes in `latest` mode.
  * Gentle worlds  lose on one line only, cut no other, and reorder within wait_ns: no LOST is allowed but
  *                for what came before a subscriber listened.
  * Repair         in half of the worlds subscribers repair (the real ladder) from servers that answer from
@@ -31,8 +32,8 @@ struct tw_world_result {
 	uint64_t trace_hash; /* of every run of every subscriber: equal for equal seeds */
 	bool gentle, repairs, healing;
 	/* how much of it there was, summed over subscribers */
-	uint64_t events, data_msgs, lost_msgs, gaps, fills, ends, holes, crashes, sessions, cuts,
-		stalls, restarts, store_full, set_aside, overflowed, downs, takeovers,
+	uint64_t events, data_msgs, lost_msgs, gaps, fills, ahead, ends, holes, crashes, sessions,
+		cuts, stalls, restarts, store_full, set_aside, overflowed, downs, takeovers,
 		repaired_msgs, reads, retries, gone, refused, busy, broken, overdue, ignored,
 		given_up;
 };

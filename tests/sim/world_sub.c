@@ -90,6 +90,26 @@ static void check_run(struct world *w, struct sub *sub, uint32_t index,
 	}
 }
 
+/* What is kept of what was given out ahead of gaps is as little as can be, and no bytes. */
+static void check_list(struct world *w, const struct sub *sub, uint32_t index)
+{
+	const struct tw_arb_segs *segs = &sub->arb->segs;
+	bool was_done = true;
+
+	for (uint32_t i = 0; i < segs->count; i++) {
+		bool done = tw_arb_segs_at(segs, i)->kind == TW_ARB_SEG_DONE;
+		if (done && (was_done || !sub->conf.latest)) {
+			tw_world_fail(w, "subscriber %" PRIu32 ": DONE stands at %" PRIu32, index,
+				      i);
+		}
+		was_done = done;
+	}
+	if (segs->count > sub->arb->seg_limit || (sub->conf.latest && tw_arb_held(sub->arb) != 0)) {
+		tw_world_fail(w, "subscriber %" PRIu32 ": %" PRIu32 " segments, %" PRIu32 " held",
+			      index, segs->count, tw_arb_held(sub->arb));
+	}
+}
+
 void tw_world_pull(struct world *w, uint32_t index)
 {
 	static const char *const names[] = { "?",       "DATA", "GAP",  "LOST",
@@ -116,6 +136,7 @@ void tw_world_pull(struct world *w, uint32_t index)
 			w, "subscriber %" PRIu32 ": %" PRIu32 " datagrams in a store of %" PRIu32,
 			index, tw_arb_held(sub->arb), sub->conf.store_dgrams);
 	}
+	check_list(w, sub, index);
 	for (uint32_t i = 0; i < GUARD_BYTES; i++) {
 		if (sub->memory[sub->size_bytes + i] != GUARD) {
 			tw_world_fail(w, "subscriber %" PRIu32 ": wrote past its memory", index);
@@ -262,6 +283,7 @@ void tw_world_add_totals(struct world *w, const struct sub *sub)
 	r->lost_msgs += sub->ledger.lost_msgs;
 	r->gaps += sub->ledger.gaps_reported;
 	r->fills += sub->ledger.fills;
+	r->ahead += sub->ledger.ahead;
 	r->ends += sub->ledger.ends;
 	r->repaired_msgs += sub->ledger.repaired_msgs;
 	r->store_full += tw_arb_store_full(sub->arb);
@@ -302,6 +324,7 @@ void tw_world_start_sub(struct world *w, uint32_t index)
 	}
 	tw_sim_clear(w->sim, index); /* nobody listened before */
 	tw_ledger_init(&sub->ledger);
+	sub->ledger.latest = sub->conf.latest;
 	sub->runs = true;
 	sub->gaps_reported = 0;
 	sub->start_session_idx = w->pub_session_idx;
@@ -312,7 +335,8 @@ void tw_world_start_sub(struct world *w, uint32_t index)
 		tw_world_fail(w, "the arbiter refuses its configuration");
 	}
 	tw_world_start_repair(w, index);
-	tw_world_trace(w, "sub %" PRIu32 ": starts%s, store %" PRIu32, index,
-		       sub->conf.start == TW_START_LIVE ? " live" : "", sub->conf.store_dgrams);
+	tw_world_trace(w, "sub %" PRIu32 ": starts%s%s, store %" PRIu32, index,
+		       sub->conf.start == TW_START_LIVE ? " live" : "",
+		       sub->conf.latest ? ", latest" : "", sub->conf.store_dgrams);
 	tw_world_timer_in(w, tw_world_up_to(w, POLL_NS), T_POLL, index);
 }

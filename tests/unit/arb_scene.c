@@ -45,6 +45,7 @@ void scene_restart(struct scene *scene)
 					       .session = SESSION,
 					       .packet_seq = 1 };
 	tw_ledger_init(&scene->ledger);
+	scene->ledger.latest = scene->conf.latest;
 	int rc = tw_arb_init(&scene->arb, scene->memory, tw_arb_size(&scene->conf), &scene->conf,
 			     scene->now_ns);
 	cr_assert_eq(rc, TW_OK);
