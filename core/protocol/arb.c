@@ -60,7 +60,9 @@ static void extend(struct tw_arb *arb, uint64_t end_seq, const struct tw_arb_pla
 	gap_is_seen(arb, end_seq, end);
 }
 
-void tw_arb_reveal(struct tw_arb *arb, uint64_t end_seq, const struct tw_arb_place *end)
+/* Makes numbers up to `end_seq` known, before which lies what is behind `end`: what nobody has brought
+ * of them is a gap. */
+static void reveal(struct tw_arb *arb, uint64_t end_seq, const struct tw_arb_place *end)
 {
 	if (!tw_seq_before(arb->known_end, end_seq)) {
 		return;
@@ -79,29 +81,26 @@ void tw_arb_reveal(struct tw_arb *arb, uint64_t end_seq, const struct tw_arb_pla
 	gap_is_seen(arb, end_seq, end);
 }
 
-void tw_arb_place(struct tw_arb *arb, struct tw_arb_bringing *in)
+/* Puts what is new of [first_seq, end_seq) into the list. */
+static void place(struct tw_arb *arb, const struct tw_arb_seg *like, struct tw_arb_cursor *cursor,
+		  uint64_t first_seq, uint64_t end_seq)
 {
-	uint64_t first_seq = in->first_seq;
-	uint64_t end_seq = in->end_seq;
-
-	tw_arb_reveal(arb, first_seq, &in->cursor.begin_place);
+	reveal(arb, first_seq, &cursor->begin_place);
 	uint32_t i = tw_seq_before(first_seq, arb->known_end)
 			     ? tw_arb_segs_find(&arb->segs, first_seq)
 			     : arb->segs.count;
 	while (i < arb->segs.count && tw_seq_before(first_seq, end_seq)) {
 		const struct tw_arb_seg *seg = tw_arb_segs_at(&arb->segs, i);
 		uint64_t stop_seq = tw_min_seq(seg->end_seq, end_seq);
-		i = seg->kind != TW_ARB_SEG_GAP
-			    ? i + 1
-			    : tw_arb_segs_fill(&arb->segs, &arb->slots, i, &in->like, &in->cursor,
-					       first_seq, stop_seq);
+		i = seg->kind != TW_ARB_SEG_GAP ? i + 1
+						: tw_arb_segs_fill(&arb->segs, &arb->slots, i, like,
+								   cursor, first_seq, stop_seq);
 		first_seq = stop_seq;
 	}
 	if (tw_seq_before(first_seq, end_seq)) {
-		tw_arb_segs_append(&arb->segs, &arb->slots, &in->like, &in->cursor, first_seq,
-				   end_seq);
+		tw_arb_segs_append(&arb->segs, &arb->slots, like, cursor, first_seq, end_seq);
 		arb->known_end = end_seq;
-		arb->tail = in->cursor.end_place;
+		arb->tail = cursor->end_place;
 	}
 }
 
@@ -142,7 +141,7 @@ static void take_in_heartbeat(struct tw_arb *arb, const struct tw_wire_hdr *hdr,
 	uint64_t end_seq = hdr->first_msg_seq;
 
 	if (arb->final_seq == 0) {
-		tw_arb_reveal(arb, end_seq, place);
+		reveal(arb, end_seq, place);
 		if (end_seq == arb->known_end) {
 			arb->tail = *place; /* a new publisher says where it goes on */
 		}
@@ -152,55 +151,55 @@ static void take_in_heartbeat(struct tw_arb *arb, const struct tw_wire_hdr *hdr,
 	}
 }
 
-bool tw_arb_open_hand(struct tw_arb *arb, struct tw_arb_bringing *out)
+static void take_in(struct tw_arb *arb)
 {
 	const struct tw_arb_hand *hand = &arb->hand;
 	const struct tw_dgram *dgram = &hand->dgram;
 	const struct tw_wire_hdr *hdr = dgram->hdr;
-	bool hole = (hdr->flags & TW_WIRE_HOLE) != 0;
+	struct tw_arb_cursor cursor = { .at = dgram->msgs,
+					.end = dgram->msgs + dgram->msgs_bytes,
+					.seq = hdr->first_msg_seq,
+					.end_seq = dgram->end_seq,
+					.first_seq = hdr->first_msg_seq };
+	struct tw_arb_seg like = { .slot = TW_ARB_NO_SLOT,
+				   .kind = TW_ARB_SEG_DATA,
+				   .line = (uint8_t)hand->line,
+				   .repaired = hand->repair,
+				   .send_ns = hdr->send_ns,
+				   .recv_ns = hand->recv_ns };
+	uint64_t first_seq;
+	uint64_t end_seq;
 
-	out->cursor = (struct tw_arb_cursor){ .at = dgram->msgs,
-					      .end = dgram->msgs + dgram->msgs_bytes,
-					      .seq = hdr->first_msg_seq,
-					      .end_seq = dgram->end_seq,
-					      .first_seq = hdr->first_msg_seq };
-	out->like = (struct tw_arb_seg){ .slot = TW_ARB_NO_SLOT,
-					 .kind = hole ? TW_ARB_SEG_LOST : TW_ARB_SEG_DATA,
-					 .line = (uint8_t)hand->line,
-					 .repaired = hand->repair,
-					 .send_ns = hdr->send_ns,
-					 .recv_ns = hand->recv_ns };
 	if (!hand->repair) {
 		struct tw_arb_line *line = &arb->lines[hand->line];
 		line->end_seq = tw_max_seq(line->end_seq, dgram->end_seq);
 	}
-	find_places(&out->cursor, dgram);
+	find_places(&cursor, dgram);
 	if ((hdr->flags & TW_WIRE_HEARTBEAT) != 0) {
-		take_in_heartbeat(arb, hdr, &out->cursor.begin_place);
-		return false;
-	}
-	return tw_arb_range(arb, dgram, hand->repair, &out->first_seq, &out->end_seq);
-}
-
-static void take_in(struct tw_arb *arb)
-{
-	const struct tw_dgram *dgram = &arb->hand.dgram;
-	struct tw_arb_bringing in;
-
-	arb->hand.held = false;
-	if (!tw_arb_open_hand(arb, &in)) {
+		take_in_heartbeat(arb, hdr, &cursor.begin_place);
 		return;
 	}
-	if (in.like.kind == TW_ARB_SEG_DATA && tw_seq_before(arb->next_seq, in.first_seq)) {
+	if (!tw_arb_range(arb, dgram, hand->repair, &first_seq, &end_seq)) {
+		return;
+	}
+	if ((hdr->flags & TW_WIRE_HOLE) != 0) {
+		like.kind = TW_ARB_SEG_LOST;
+	} else if (arb->conf.latest) {
+		reveal(arb, first_seq, &cursor.begin_place);
+		arb->giving = (struct tw_arb_giving){ like, cursor, first_seq, end_seq };
+		arb->hand.giving = true; /* the gap that this may have shown is said first */
+		arb->hand.held = true;
+		return;
+	} else if (tw_seq_before(arb->next_seq, first_seq)) {
 		/* Behind a gap: next_seq itself is missing, so nothing of it leaves now. */
 		TW_ASSERT(dgram->msgs_bytes <= arb->slots.stride_bytes);
-		in.like.slot = tw_arb_slots_take(&arb->slots);
-		uint8_t *copy = tw_arb_slots_at(&arb->slots, in.like.slot);
+		like.slot = tw_arb_slots_take(&arb->slots);
+		uint8_t *copy = tw_arb_slots_at(&arb->slots, like.slot);
 		memcpy(copy, dgram->msgs, dgram->msgs_bytes);
-		in.cursor.at = copy;
-		in.cursor.end = copy + dgram->msgs_bytes;
+		cursor.at = copy;
+		cursor.end = copy + dgram->msgs_bytes;
 	}
-	tw_arb_place(arb, &in);
+	place(arb, &like, &cursor, first_seq, end_seq);
 }
 
 /* --- room ------------------------------------------------------------------------------------ */
@@ -244,7 +243,7 @@ static bool set_aside(struct tw_arb *arb, uint32_t line_idx, const struct tw_dgr
 		if (goes_on) {
 			extend(arb, end_seq, &cursor.end_place);
 		} else if (tw_arb_segs_have_room(arb, 1) || last_is_gap(arb)) {
-			tw_arb_reveal(arb, end_seq, &cursor.end_place);
+			reveal(arb, end_seq, &cursor.end_place);
 		} else {
 			return false;
 		}
@@ -436,7 +435,7 @@ static bool gives_up(struct tw_arb *arb, struct tw_arb_seg *gap)
 	}
 	if (arb->hand.held) {
 		/* one from history was let in because it has room */
-		if (arb->hand.repair || arb->hand.opened || has_room(arb, arb->hand.dgram.hdr)) {
+		if (arb->hand.repair || arb->hand.giving || has_room(arb, arb->hand.dgram.hdr)) {
 			return false;
 		}
 		arb->store_full++;
@@ -581,12 +580,14 @@ bool tw_arb_next(struct tw_arb *arb, struct tw_arb_run *run)
 			begin_session(arb, run);
 			return true;
 		}
-		if (arb->conf.latest) {
-			if (tw_arb_give_out(arb, run)) {
+		if (arb->hand.giving) {
+			arb->hand.held = tw_arb_give_next(arb, run);
+			if (arb->hand.held) {
 				return true;
 			}
 			continue;
 		}
+		arb->hand.held = false;
 		take_in(arb);
 	}
 }

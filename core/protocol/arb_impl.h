@@ -17,11 +17,11 @@ struct tw_arb_hand {
 	uint32_t line;
 	bool held;
 	bool repair; /* from history */
-	bool opened; /* latest: being given out */
+	bool giving; /* latest: being given out */
 };
 
-/* What is left of a datagram to take in: numbers, and what becomes of them. */
-struct tw_arb_bringing {
+/* latest: what is left of the datagram in hand, and what it is like. */
+struct tw_arb_giving {
 	struct tw_arb_seg like;
 	struct tw_arb_cursor cursor;
 	uint64_t first_seq, end_seq;
@@ -50,7 +50,7 @@ struct tw_arb {
 	struct tw_arb_line lines[TW_MAX_LINES];
 	struct tw_arb_segs segs;
 	struct tw_arb_slots slots;
-	struct tw_arb_bringing giving; /* of the datagram in hand, once it is opened */
+	struct tw_arb_giving giving; /* while hand.giving */
 };
 
 static inline uint64_t tw_min_seq(uint64_t a_seq, uint64_t b_seq)
@@ -86,18 +86,11 @@ bool tw_arb_range(const struct tw_arb *arb, const struct tw_dgram *dgram, bool r
 bool tw_arb_any_missing(const struct tw_arb *arb, uint64_t first_seq, uint64_t end_seq);
 /* Whether nothing of a gap may still come on any line: see "Giving up" in arb.h. */
 bool tw_arb_lines_past(const struct tw_arb *arb, const struct tw_arb_seg *gap);
-/* Begins to take in the datagram in hand; false: it brings nothing, or is a heartbeat and taken in. */
-bool tw_arb_open_hand(struct tw_arb *arb, struct tw_arb_bringing *out);
-/* Makes numbers up to `end_seq` known, before which lies what is behind `end`: what nobody has brought
- * of them is a gap. */
-void tw_arb_reveal(struct tw_arb *arb, uint64_t end_seq, const struct tw_arb_place *end);
-/* Puts what is new of it into the list. */
-void tw_arb_place(struct tw_arb *arb, struct tw_arb_bringing *in);
 /* A DATA segment as a run. */
 void tw_arb_data_run(struct tw_arb *arb, const struct tw_arb_seg *seg, struct tw_arb_run *run);
 
-/* arb_latest.c: goes on with the datagram in hand; false: no run, but something may have to come first. */
-bool tw_arb_give_out(struct tw_arb *arb, struct tw_arb_run *run);
+/* arb_latest.c: the next part that is new of what is being given out; false: there is no more. */
+bool tw_arb_give_next(struct tw_arb *arb, struct tw_arb_run *run);
 /* What was given out and has come to the front leaves. */
 void tw_arb_pop_done(struct tw_arb *arb);
 

@@ -26,14 +26,13 @@ static void give_out(struct tw_arb *arb, uint32_t index, struct tw_arb_run *run)
 
 	tw_arb_data_run(arb, seg, run);
 	seg->kind = TW_ARB_SEG_DONE;
-	(void)tw_arb_segs_merge(&arb->segs, index);
+	tw_arb_segs_merge(&arb->segs, index);
 	tw_arb_pop_done(arb);
 }
 
-/* The next part of what is being given out that nobody has brought, as a run. */
-static bool give_next(struct tw_arb *arb, struct tw_arb_run *run)
+bool tw_arb_give_next(struct tw_arb *arb, struct tw_arb_run *run)
 {
-	struct tw_arb_bringing *in = &arb->giving;
+	struct tw_arb_giving *in = &arb->giving;
 	struct tw_arb_segs *segs = &arb->segs;
 
 	while (tw_seq_before(in->first_seq, in->end_seq)) {
@@ -60,26 +59,6 @@ static bool give_next(struct tw_arb *arb, struct tw_arb_run *run)
 			give_out(arb, index - 1, run);
 			return true;
 		}
-	}
-	return false;
-}
-
-bool tw_arb_give_out(struct tw_arb *arb, struct tw_arb_run *run)
-{
-	struct tw_arb_hand *hand = &arb->hand;
-
-	if (hand->opened) {
-		hand->held = give_next(arb, run);
-		return hand->held;
-	}
-	hand->held = tw_arb_open_hand(arb, &arb->giving);
-	if (hand->held && arb->giving.like.kind == TW_ARB_SEG_LOST) {
-		tw_arb_place(arb, &arb->giving);
-		hand->held = false;
-	}
-	if (hand->held) {
-		tw_arb_reveal(arb, arb->giving.first_seq, &arb->giving.cursor.begin_place);
-		hand->opened = true; /* the gap that this may show is said first */
 	}
 	return false;
 }

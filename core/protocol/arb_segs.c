@@ -126,7 +126,7 @@ static void take_out(struct tw_arb_segs *segs, uint32_t index)
 	segs->count--;
 }
 
-uint32_t tw_arb_segs_merge(struct tw_arb_segs *segs, uint32_t index)
+void tw_arb_segs_merge(struct tw_arb_segs *segs, uint32_t index)
 {
 	struct tw_arb_seg *seg = tw_arb_segs_at(segs, index);
 
@@ -141,10 +141,9 @@ uint32_t tw_arb_segs_merge(struct tw_arb_segs *segs, uint32_t index)
 		const struct tw_arb_seg *before = tw_arb_segs_at(segs, index - 1);
 		if (before->kind == TW_ARB_SEG_DONE) {
 			seg->first_seq = before->first_seq;
-			take_out(segs, --index);
+			take_out(segs, index - 1);
 		}
 	}
-	return index;
 }
 
 uint32_t tw_arb_segs_find(const struct tw_arb_segs *segs, uint64_t seq)

@@ -100,8 +100,8 @@ void tw_arb_segs_reveal(struct tw_arb_segs *segs, const struct tw_arb_seg *gap,
 void tw_arb_segs_extend(struct tw_arb_segs *segs, uint64_t end_seq, const struct tw_arb_place *end);
 /* The first segment leaves. */
 void tw_arb_segs_pop(struct tw_arb_segs *segs);
-/* The DONE segment at `index` takes in those beside it; returns its index. */
-uint32_t tw_arb_segs_merge(struct tw_arb_segs *segs, uint32_t index);
+/* The DONE segment at `index` takes in those beside it. */
+void tw_arb_segs_merge(struct tw_arb_segs *segs, uint32_t index);
 /* Index of the segment with `seq`, which must be in the list. */
 uint32_t tw_arb_segs_find(const struct tw_arb_segs *segs, uint64_t seq);
 
