@@ -106,6 +106,27 @@ static int check_group(const struct check *c, uint32_t i, uint32_t line)
 	return TW_OK;
 }
 
+/* Levels and orders are made of every change before them, so nothing of them may come out of turn. */
+static int check_mode(const struct check *c, uint32_t i)
+{
+	const struct tw_site_channel *channel = &c->site->channels[i];
+	const char *depth = channel->depth == TW_DEPTH_LEVELS ? "levels" : "orders";
+	char key[64];
+	if (!channel->latest || channel->depth == TW_DEPTH_QUOTES) {
+		return TW_OK;
+	}
+	if (channel->mode == TW_CHANNEL_LATEST) {
+		(void)snprintf(key, sizeof(key), "channels[%u].mode", i);
+		return fail(c, &channel->mode, NULL, key,
+			    "found 'latest' with 'depth: %s', allowed with 'depth: quotes' alone",
+			    depth);
+	}
+	return fail(c, &c->site->subscriber.mode, NULL, "subscriber.mode",
+		    "found 'latest', which channels[%u] with 'depth: %s' cannot have, allowed "
+		    "ordered, or 'mode: ordered' in that channel",
+		    i, depth);
+}
+
 static int check_channels(const struct check *c)
 {
 	const struct tw_site_channel *ch = c->site->channels;
@@ -132,11 +153,12 @@ static int check_channels(const struct check *c)
 			return fail(c, &ch[i].levels, NULL, key,
 				    "found a number of levels, allowed with 'depth: levels' alone");
 		}
-		for (uint32_t line = 0; line < TW_MAX_LINES; line++) {
-			int rc = check_group(c, i, line);
-			if (rc < 0) {
-				return rc;
-			}
+		int rc = check_mode(c, i);
+		for (uint32_t line = 0; line < TW_MAX_LINES && rc == TW_OK; line++) {
+			rc = check_group(c, i, line);
+		}
+		if (rc < 0) {
+			return rc;
 		}
 	}
 	return TW_OK;
@@ -563,7 +585,11 @@ static void derive(struct tw_site *site)
 		tw_rundir_default(site->run_dir);
 	}
 	for (uint32_t i = 0; i < site->channel_count; i++) {
-		site->channels[i].lines = site->channels[i].groups[1] != 0 ? 2 : 1;
+		struct tw_site_channel *channel = &site->channels[i];
+		channel->lines = channel->groups[1] != 0 ? 2 : 1;
+		channel->latest = channel->mode == TW_CHANNEL_LATEST ||
+				  (channel->mode == TW_CHANNEL_SITE &&
+				   site->subscriber.mode == TW_SITE_LATEST);
 	}
 	for (uint32_t i = 0; i < site->publisher_count; i++) {
 		struct tw_site_publisher *p = &site->publishers[i];

@@ -29,6 +29,8 @@
 #define TW_MAX_REREQUEST_SERVERS 8u
 
 enum tw_transport { TW_TRANSPORT_AUTO = 0, TW_TRANSPORT_VERBS, TW_TRANSPORT_UDP, TW_TRANSPORT_SHM };
+enum tw_channel_mode { TW_CHANNEL_SITE = 0, TW_CHANNEL_ORDERED, TW_CHANNEL_LATEST };
+enum tw_site_mode { TW_SITE_ORDERED = 0, TW_SITE_LATEST };
 enum tw_depth { TW_DEPTH_QUOTES = 0, TW_DEPTH_LEVELS, TW_DEPTH_ORDERS };
 
 struct tw_site_class {
@@ -65,7 +67,9 @@ struct tw_site_channel {
 	uint16_t id;
 	char name[TW_NAME_BYTES];
 	enum tw_depth depth;
-	uint32_t levels;               /* depth `levels` */
+	uint32_t levels; /* depth `levels` */
+	enum tw_channel_mode mode;
+	bool latest;                   /* derived: of `mode` and subscriber.mode */
 	uint32_t groups[TW_MAX_LINES]; /* IPv4, host order; 0: no such line */
 	uint32_t lines;                /* 1 or 2 */
 	char **symbols;                /* NULL-terminated, sorted; {"*"} is all */
@@ -126,6 +130,7 @@ struct tw_site_publisher {
 struct tw_site_subscriber {
 	uint32_t wait_us;
 	enum tw_arb_start start;
+	enum tw_site_mode mode;
 	bool accept_replay;
 	uint32_t store_dgrams;
 	uint32_t session_takeover_ms;

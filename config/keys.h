@@ -142,6 +142,8 @@
 	    "feedhandler.")                                                                        \
 	NUM("channels[].levels", UINT, tw_site_channel, levels, "10", "", 1, 1000,                 \
 	    "Price levels a side, with depth `levels` alone.")                                     \
+	SET("channels[].mode", ENUM, tw_site_channel, mode, "site", "site|ordered|latest",         \
+	    "How subscribers take this channel: as `subscriber.mode` says, or whatever it says.")  \
 	KEY("channels[].symbols", SYMBOLS, tw_site_channel, symbols, "*", "",                      \
 	    "Instruments of the channel as the venue spells them, or `[\"*\"]` for all.")          \
 	SECTION("channels[].groups", "Multicast group of each line.")                              \
@@ -316,6 +318,10 @@
 	SET("subscriber.start", ENUM, tw_site, subscriber.start, "session", "session|live",        \
 	    "Where a subscriber begins: at message 1 of the session, and reports as LOST what "    \
 	    "it came too late for; or with the first message that it hears.")                      \
+	SET("subscriber.mode", ENUM, tw_site, subscriber.mode, "ordered", "ordered|latest",        \
+	    "Whether what comes ahead of a gap waits until that is repaired or LOST, or comes "    \
+	    "at once; what fills the gap later is then marked, and `late` where newer of its "     \
+	    "instrument came before. `latest` is for channels of depth `quotes` alone.")           \
 	SET("subscriber.accept_replay", BOOL, tw_site, subscriber.accept_replay, "false", "",      \
 	    "Whether datagrams that carry the replay flag are taken. Refused in production.")      \
 	NUM("subscriber.store_datagrams", UINT, tw_site, subscriber.store_dgrams, "1024", "", 16,  \
@@ -377,7 +383,6 @@
 		"leave it out, a login to repair is judged by its environment") \
 	PLANNED("publishers[].role", "leave it out, every publisher sends")     \
 	PLANNED("feedhandlers[].hours", "leave it out, a capture is one day")   \
-	PLANNED("subscriber.mode", "leave it out, every subscriber is ordered") \
 	PLANNED("repair", "use subscriber.repair")
 
 #endif

@@ -78,6 +78,7 @@ static void arb_conf(const struct tw_sub *sub, uint32_t site_idx, struct tw_arb_
 		.session_takeover_ns = (uint64_t)site->subscriber.session_takeover_ms * 1000000u,
 		.store_dgrams = site->subscriber.store_dgrams,
 		.mtu_bytes = site->fabric.mtu_bytes,
+		.latest = channel->latest,
 	};
 	struct tw_repair_conf repair;
 	out->repair = tw_sub_repair_conf(sub, site_idx, &repair);
@@ -97,6 +98,12 @@ static int64_t repair_bytes(const struct tw_sub *sub, uint32_t site_idx,
 static size_t round_up(size_t bytes, size_t to)
 {
 	return (bytes + to - 1) / to * to;
+}
+
+/* Bytes of the table by which a channel knows what is late, aligned wherever it begins. */
+static size_t late_bytes(const struct tw_arb_conf *conf)
+{
+	return conf->latest ? tw_sub_late_bytes(TW_SUB_LATE_SETS) + TW_CACHE_PAIR_BYTES : 0;
 }
 
 /* Lays everything of the handle's channels over one slab: channels, lines, source lists, arbiters. */
@@ -132,6 +139,7 @@ static int lay_out(struct tw_sub *sub, uint64_t now_ns, struct tw_error *err)
 				       conf.channel);
 		}
 		bytes += round_up((size_t)ladder_bytes, TW_CACHE_LINE_BYTES);
+		bytes += late_bytes(&conf);
 	}
 	int rc = tw_slab_init(&sub->slab, bytes, err);
 	if (rc < 0) {
@@ -169,6 +177,12 @@ static int lay_out(struct tw_sub *sub, uint64_t now_ns, struct tw_error *err)
 				       tw_strstatus(rc));
 		}
 		at += round_up(ladder_bytes, TW_CACHE_LINE_BYTES);
+		if (conf.latest) {
+			size_t align_at = round_up(at, TW_CACHE_PAIR_BYTES);
+			channel->late =
+				tw_sub_late_init(sub->slab.base + align_at, TW_SUB_LATE_SETS);
+			at += late_bytes(&conf);
+		}
 		channel->lines = channel->alive = (uint8_t)conf.lines;
 		for (uint32_t l = 0; l < conf.lines; l++) {
 			struct tw_sub_line *line = &sub->lines[sub->line_count++];

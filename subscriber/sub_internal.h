@@ -20,6 +20,7 @@
 #include "fabric/reader.h"
 #include "protocol/arb.h"
 #include "protocol/repair.h"
+#include "subscriber/sub_late.h"
 #include "tidewire/sub.h"
 
 /* What was handed out and not yet released is accounted in so many (channel, receive stamp) pairs;
@@ -67,8 +68,8 @@ struct tw_sub_channel {
 	_Alignas(TW_CACHE_PAIR_BYTES) struct tw_arb *arb;
 	const uint32_t *sources; /* IPv4 in host order; const after open */
 	struct tw_counters counters;
-	uint64_t next_seq; /* after what was handed out */
-	uint64_t gap_end;  /* a gap is open while next_seq is below */
+	uint64_t next_seq;        /* after the highest that was handed out */
+	struct tw_sub_late *late; /* NULL: the channel is `ordered`; const after open */
 	uint32_t source_count;
 	uint16_t id;                            /* const after open */
 	uint8_t lines;                          /* const after open */

@@ -30,20 +30,47 @@ static int check_conf(const struct tw_sub_conf *conf, struct tw_error *err)
 			       "without a leading dot",
 			       conf->name, TW_NAME_BYTES - 1);
 	}
+	if (conf->mode > TW_SUB_MODE_LATEST) {
+		return tw_fail(err, TW_EARG, "subscriber: open: mode %u is not one of tw_sub_mode",
+			       conf->mode);
+	}
 	if (conf->channels != NULL && conf->channel_count == 0) {
 		return tw_fail(err, TW_EARG, "subscriber: open: channel_count is 0");
 	}
 	return TW_OK;
 }
 
-static int add_channel(struct tw_sub_plan *plan, uint32_t idx, struct tw_error *err)
+/* What the caller wants in place of the site's mode. */
+static int choose_mode(struct tw_site *site, uint32_t idx, uint32_t mode, struct tw_error *err)
+{
+	struct tw_site_channel *channel = &site->channels[idx];
+
+	if (mode == TW_SUB_MODE_LATEST && channel->depth != TW_DEPTH_QUOTES) {
+		return tw_fail(err, TW_ECONFIG,
+			       "channel %u: found mode latest with depth %s, allowed with depth "
+			       "quotes alone",
+			       channel->id,
+			       channel->depth == TW_DEPTH_LEVELS ? "levels" : "orders");
+	}
+	if (mode != TW_SUB_MODE_SITE) {
+		channel->latest = mode == TW_SUB_MODE_LATEST;
+	}
+	return TW_OK;
+}
+
+static int add_channel(struct tw_sub_plan *plan, uint32_t idx, uint32_t mode, struct tw_error *err)
 {
 	const struct tw_site_channel *channel = &plan->site->channels[idx];
+	int rc;
 
 	for (uint32_t i = 0; i < plan->channel_count; i++) {
 		if (plan->channels[i] == idx) {
 			return tw_fail(err, TW_EARG, "channel %u: named twice", channel->id);
 		}
+	}
+	rc = choose_mode(plan->site, idx, mode, err);
+	if (rc < 0) {
+		return rc;
 	}
 	plan->channels[plan->channel_count++] = idx;
 	plan->line_count += channel->lines;
@@ -73,7 +100,7 @@ static int choose_channels(struct tw_sub_plan *plan, const struct tw_sub_conf *c
 			return tw_fail(err, TW_ENOTFOUND, "%s: channels: no channel %u",
 				       plan->site->path, conf->channels[i]);
 		}
-		rc = add_channel(plan, (uint32_t)idx, err);
+		rc = add_channel(plan, (uint32_t)idx, conf->mode, err);
 	}
 	return rc;
 }

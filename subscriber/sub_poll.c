@@ -106,6 +106,15 @@ static void sample(const struct tw_sub_channel *channel, const struct tw_arb_run
 	}
 }
 
+/* Numbers up to `end_seq` were handed out; in `latest` higher ones may have been before. */
+static void advance(struct tw_sub_channel *channel, uint64_t end_seq)
+{
+	if (LIKELY(end_seq > channel->next_seq)) {
+		channel->next_seq = end_seq;
+		tw_counter_set(&channel->counters, TW_SUB_CHANNEL_next_seq, end_seq);
+	}
+}
+
 /* Counts what a run other than DATA says. */
 static void account(struct tw_sub_channel *channel, const struct tw_arb_run *run)
 {
@@ -114,23 +123,21 @@ static void account(struct tw_sub_channel *channel, const struct tw_arb_run *run
 	switch (run->type) {
 	case TW_RUN_GAP:
 		tw_counter_add(counters, TW_SUB_CHANNEL_gaps, 1);
-		if (run->end_seq > channel->gap_end) {
-			channel->gap_end = run->end_seq;
-		}
 		break;
 	case TW_RUN_LOST:
 		tw_counter_add(counters, TW_SUB_CHANNEL_lost_ranges, 1);
 		tw_counter_add(counters, TW_SUB_CHANNEL_lost_messages,
 			       run->end_seq - run->first_seq);
-		channel->next_seq = run->end_seq;
-		tw_counter_set(counters, TW_SUB_CHANNEL_next_seq, channel->next_seq);
+		advance(channel, run->end_seq);
 		break;
 	case TW_RUN_SESSION:
 		tw_counter_add(counters, TW_SUB_CHANNEL_session_changes, 1);
 		tw_counter_set(counters, TW_SUB_CHANNEL_session, run->session);
 		channel->next_seq = run->first_seq;
 		tw_counter_set(counters, TW_SUB_CHANNEL_first_seq, run->first_seq);
-		channel->gap_end = 0;
+		if (channel->late != NULL) {
+			tw_sub_late_forget(channel->late);
+		}
 		tw_counter_set(counters, TW_SUB_CHANNEL_next_seq, channel->next_seq);
 		break;
 	case TW_RUN_END:
@@ -224,6 +231,31 @@ static void mark(struct tw_sub *sub, uint32_t count)
 							      .count = count };
 }
 
+/* In `latest`: says which of the messages that are about to be handed out are late.  While a run is being
+ * handed out its arbiter stays as it is. */
+static void mark_late(struct tw_sub_channel *channel, const struct tw_arb_run *run,
+		      struct tw_event *events, unsigned int n)
+{
+	uint64_t open_seq = tw_arb_next_seq(channel->arb);
+	uint64_t late_msgs = 0;
+
+	if (tw_arb_gaps(channel->arb) == 0 || run->first_seq < open_seq) {
+		open_seq = 0; /* it is ahead of nothing */
+	}
+	if (open_seq == 0 && !run->fills_gap) {
+		return;
+	}
+	for (unsigned int i = 0; i < n; i++) {
+		bool known = (events[i].flags & TW_EV_UNKNOWN) == 0;
+		const struct tw_msg_head *msg = known ? (const void *)events[i].data : NULL;
+		if (tw_sub_late_take(channel->late, msg, events[i].seq, open_seq)) {
+			events[i].flags |= TW_EV_LATE;
+			late_msgs++;
+		}
+	}
+	tw_counter_add(&channel->counters, TW_SUB_CHANNEL_late_messages, late_msgs);
+}
+
 /* Up to `max` (>= 1) messages of the current DATA run. */
 static unsigned int give_messages(struct tw_sub *sub, struct tw_event *events, unsigned int max)
 {
@@ -259,12 +291,14 @@ static unsigned int give_messages(struct tw_sub *sub, struct tw_event *events, u
 	}
 	tw_counter_add(&channel->counters, TW_SUB_CHANNEL_messages, n);
 	tw_counter_add(&channel->counters, TW_SUB_CHANNEL_bytes, (uint64_t)(at - sub->run_at));
-	tw_counter_set(&channel->counters, TW_SUB_CHANNEL_next_seq, seq);
+	if (UNLIKELY(channel->late != NULL)) {
+		mark_late(channel, run, events, n);
+	}
 	if (UNLIKELY(unknown != 0)) {
 		tw_counter_add(&channel->counters, TW_SUB_CHANNEL_unknown_messages, unknown);
 	}
 	mark(sub, n);
-	channel->next_seq = seq;
+	advance(channel, seq);
 	sub->store_borrowed |= run->from_store;
 	sub->run_at = at;
 	sub->run_seq = seq;
@@ -524,7 +558,7 @@ uint64_t tw_sub_sleep_ns(const struct tw_sub *sub)
 	}
 	for (uint32_t i = 0; i < sub->channel_count; i++) {
 		const struct tw_sub_channel *channel = &sub->channels[i];
-		if (!channel->down && channel->next_seq < channel->gap_end) {
+		if (!channel->down && tw_arb_gaps(channel->arb) != 0) {
 			return sub->gap_wait_ns;
 		}
 	}

@@ -88,6 +88,7 @@ static void read_channel(const struct tw_sub_channel *channel, struct tw_sub_sta
 		.repair_retries = GET(repair_retries),
 		.repair_failed = GET(repair_failed),
 		.repair_one_sided = GET(repair_one_sided),
+		.late_messages = GET(late_messages),
 	};
 #undef GET
 	for (uint32_t l = 0; l < channel->lines; l++) {
@@ -186,6 +187,7 @@ int tw_sub_channel_at(const struct tw_sub *sub, uint32_t index, struct tw_sub_ch
 		.name = site->name,
 		.groups = { site->groups[0], site->groups[1] },
 		.id = channel->id,
+		.latest = channel->late != NULL,
 	};
 
 	return give(out, out->size, &own, sizeof(own));

@@ -258,10 +258,14 @@ static int message(struct tw_subscribe_out *out, char *at, const struct tw_event
 		.recv_ns = event->recv_ns,
 		.channel = event->channel,
 		.repaired = (event->flags & TW_EV_REPAIRED) != 0,
+		.late = (event->flags & TW_EV_LATE) != 0,
 		.mic = tw_sub_mic(out->sub, head->venue_id),
 	};
 
-	if (head->sbe.template_id == TW_MSG_INSTRUMENT_DEFINITION) {
+	/* a late one says nothing newer than what is known, if anything is */
+	if (head->sbe.template_id == TW_MSG_INSTRUMENT_DEFINITION &&
+	    (!ctx.late ||
+	     tw_symbols_find(&out->symbols, event->channel, event->session, head) == NULL)) {
 		tw_symbols_learn(&out->symbols, event->channel, event->session,
 				 (const void *)event->data);
 	}

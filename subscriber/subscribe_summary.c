@@ -277,6 +277,8 @@ static void put_channel(FILE *file, const struct tw_sub *sub, const struct tw_ta
 	(void)tw_sub_stats_read(sub, info->id, &stats);
 	fprintf(file, "{\"channel\":%u,", info->id);
 	put_string(file, "name", info->name);
+	fputc(',', file);
+	put_string(file, "mode", info->latest ? "latest" : "ordered");
 	put_bool(file, "ended", tally->ended);
 	put_bool(file, "down", tally->down);
 #define PUT(field) put_count(file, #field, stats.field)
@@ -290,6 +292,7 @@ static void put_channel(FILE *file, const struct tw_sub *sub, const struct tw_ta
 	PUT(repaired_by_line);
 	PUT(repaired_by_history);
 	PUT(repaired_by_snapshot);
+	PUT(late_messages);
 	PUT(lost_ranges);
 	PUT(lost_messages);
 	put_lost(file, tally);

@@ -23,7 +23,9 @@
 
 static const char help[] =
 	"usage: tw-subscribe -c FILE [options]\n"
-	"Receives Tidewire channels and writes what comes, in order, to standard output.\n"
+	"Receives Tidewire channels and writes what comes to standard output: in order, or in "
+	"mode\n"
+	"latest as soon as it comes.\n"
 	"\n"
 	"  -c, --config FILE     the site's YAML file\n"
 	"      --as NAME         this host's entry (default: by host name)\n"
@@ -38,6 +40,9 @@ static const char help[] =
 	"                        anything was lost\n"
 	"      --start WHERE     session: from its first message; live: from the first one heard\n"
 	"                        (default: as the site says)\n"
+	"      --mode MODE       ordered: what comes ahead of a gap waits for it; latest: it does "
+	"not\n"
+	"                        (depth quotes alone; default: as the site says)\n"
 	"      --summary FILE    write the summary there; default: standard error, or with\n"
 	"                        --format none standard output\n"
 	"      --name NAME       of the counter file under run_dir (default: sub-PID)\n"
@@ -122,6 +127,7 @@ enum option_id {
 	OPT_SUMMARY,
 	OPT_NAME,
 	OPT_START,
+	OPT_MODE,
 	OPT_CHECK,
 	OPT_HELP,
 	OPT_VERSION
@@ -138,6 +144,7 @@ static const struct option long_options[] = {
 	{ "summary", required_argument, NULL, OPT_SUMMARY },
 	{ "name", required_argument, NULL, OPT_NAME },
 	{ "start", required_argument, NULL, OPT_START },
+	{ "mode", required_argument, NULL, OPT_MODE },
 	{ "check", no_argument, NULL, OPT_CHECK },
 	{ "help", no_argument, NULL, OPT_HELP },
 	{ "version", no_argument, NULL, OPT_VERSION },
@@ -159,7 +166,6 @@ static int add_channel(struct options *options, const char *text)
 	return -1;
 }
 
-/* One option; an exit status, or -1 to go on. */
 static bool parse_start(const char *text, uint32_t *start)
 {
 	if (strcmp(text, "session") == 0) {
@@ -172,6 +178,19 @@ static bool parse_start(const char *text, uint32_t *start)
 	return true;
 }
 
+static bool parse_mode(const char *text, uint32_t *mode)
+{
+	if (strcmp(text, "ordered") == 0) {
+		*mode = TW_SUB_MODE_ORDERED;
+	} else if (strcmp(text, "latest") == 0) {
+		*mode = TW_SUB_MODE_LATEST;
+	} else {
+		return false;
+	}
+	return true;
+}
+
+/* One option; an exit status, or -1 to go on. */
 static int take_option(struct options *options, int id, const char *value)
 {
 	switch (id) {
@@ -207,6 +226,10 @@ static int take_option(struct options *options, int id, const char *value)
 		return parse_start(value, &options->conf.start)
 			       ? -1
 			       : usage_error("--start: not session or live", value);
+	case OPT_MODE:
+		return parse_mode(value, &options->conf.mode)
+			       ? -1
+			       : usage_error("--mode: not ordered or latest", value);
 	case OPT_CHECK:
 		options->check = true;
 		return -1;
@@ -259,8 +282,8 @@ static int check(const struct options *options)
 	printf("repair %s\n", plan.repair_text);
 	for (uint32_t i = 0; i < plan.channel_count; i++) {
 		const struct tw_site_channel *channel = &plan.site->channels[plan.channels[i]];
-		printf("channel %u %s, %u line%s\n", channel->id, channel->name, channel->lines,
-		       channel->lines == 1 ? "" : "s");
+		printf("channel %u %s, %u line%s, %s\n", channel->id, channel->name, channel->lines,
+		       channel->lines == 1 ? "" : "s", channel->latest ? "latest" : "ordered");
 	}
 	tw_sub_plan_free(&plan);
 	return 0;
@@ -408,6 +431,7 @@ static void tick(void *ctx)
 static void say_ready(struct program *program)
 {
 	struct tw_sub_info info = { .size = sizeof(info) };
+	struct tw_sub_channel_info channel = { .size = sizeof(channel) };
 
 	(void)tw_sub_info_read(program->sub, &info);
 	program->cpu = info.cpu;
@@ -427,6 +451,11 @@ static void say_ready(struct program *program)
 	}
 	if (info.accepts_replay) {
 		tw_log(TW_LOG_WARNING, "alarm: replayed datagrams are accepted");
+	}
+	for (uint32_t i = 0; tw_sub_channel_at(program->sub, i, &channel) >= 0; i++) {
+		if (channel.latest) {
+			tw_log(TW_LOG_INFO, "channel %u: mode latest, not in order", channel.id);
+		}
 	}
 	tw_log(TW_LOG_INFO, "ready: %u channel%s, counters %s/%s.counters", info.channel_count,
 	       info.channel_count == 1 ? "" : "s", info.run_dir, info.counters);

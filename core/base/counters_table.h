@@ -130,6 +130,8 @@
 	  "messages repaired from history")                                                        \
 	C(sub_channel, SUB_CHANNEL, repaired_by_snapshot, COUNTER, "",                             \
 	  "messages covered by a snapshot")                                                        \
+	C(sub_channel, SUB_CHANNEL, late_messages, COUNTER, "",                                    \
+	  "messages delivered after a later one of their instrument")                              \
 	C(sub_channel, SUB_CHANNEL, repair_reads, COUNTER, "", "reads from history asked for")     \
 	C(sub_channel, SUB_CHANNEL, repair_bytes, COUNTER, "bytes", "bytes that came of them")     \
 	C(sub_channel, SUB_CHANNEL, repair_retries, COUNTER, "",                                   \
@@ -154,7 +156,8 @@
 	C(sub_channel, SUB_CHANNEL, sessions_ended, COUNTER, "", "ends of session")                \
 	C(sub_channel, SUB_CHANNEL, first_seq, GAUGE, "",                                          \
 	  "number of the session's first message that counts here")                                \
-	C(sub_channel, SUB_CHANNEL, next_seq, GAUGE, "", "number of the next message")             \
+	C(sub_channel, SUB_CHANNEL, next_seq, GAUGE, "",                                           \
+	  "one past the highest number delivered or lost")                                         \
 	H(sub_channel, SUB_CHANNEL, exchange_to_feedhandler, "exchange timestamp to feedhandler")  \
 	H(sub_channel, SUB_CHANNEL, feedhandler_to_sent, "feedhandler to sent")                    \
 	H(sub_channel, SUB_CHANNEL, sent_to_received,                                              \

@@ -413,6 +413,10 @@ static void put_json_head(struct out *o, const struct tw_format_ctx *ctx,
 		put_key(o, "repaired");
 		put_str(o, "true");
 	}
+	if (ctx->late) {
+		put_key(o, "late");
+		put_str(o, "true");
+	}
 }
 
 int tw_format_json(char *buf, size_t size, const struct tw_format_ctx *ctx, const void *msg)
@@ -470,6 +474,9 @@ int tw_format_text(char *buf, size_t size, const struct tw_format_ctx *ctx, cons
 	put_set(&o, head->flags, tw_msg_flag_name, "");
 	if (ctx->repaired) {
 		put_str(&o, " repaired");
+	}
+	if (ctx->late) {
+		put_str(&o, " late");
 	}
 	return out_close(&o, buf, size);
 }

@@ -3,7 +3,7 @@
  * What holds  output is plain ASCII whatever bytes a message carries, and valid JSON; integers and
  *             prices are exact.  Nothing is allocated.
  * JSON        {"seq", "kind", "venue", "symbol", "instrument_id", "exchange_ns", "exchange_seq",
- *             "recv_delta_ns", "flags", "session", "channel"[, "sent_ns"][, "recv_ns"][, "repaired"],
+ *             "recv_delta_ns", "flags", "session", "channel"[, "sent_ns"][, "recv_ns"][, "repaired"][, "late"],
  *             the fields of the kind}.  An unknown template has kind null and, in place of the fields,
  *             "template_id" and "block_length".  Absent prices, quantities, text and characters are
  *             null; enums are lower-case names, or the number where it has none; sets are arrays.
@@ -27,9 +27,9 @@ struct tw_format_ctx { /* what the message itself does not say */
 	uint64_t session;
 	uint64_t sent_ns, recv_ns; /* 0: not printed */
 	uint16_t channel;
-	bool repaired;      /* printed only where true */
-	const char *mic;    /* NULL or "": the venue is printed as its number */
-	const char *symbol; /* NULL or "": unknown; an InstrumentDefinition prints its own */
+	bool repaired, late; /* printed only where true */
+	const char *mic;     /* NULL or "": the venue is printed as its number */
+	const char *symbol;  /* NULL or "": unknown; an InstrumentDefinition prints its own */
 };
 
 /* Writes the object (no newline) and a NUL; returns its length, or TW_EFULL (and an empty string where

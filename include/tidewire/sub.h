@@ -1,5 +1,14 @@
 /* libtidewire: ordered, gap-free market data from Tidewire channels.
  *
+ * Order      a channel is `ordered` or `latest`, as its site or tw_sub_conf.mode says.  In both every number
+ *            of a session comes in exactly one MSG or LOST, and GAP says what is missing before anything
+ *            beyond it comes.
+ *            ordered  MSG and LOST come in the order of their numbers; what is ahead of a gap waits for it.
+ *            latest   what is ahead of a gap comes at once, so that `seq` goes back where a gap is filled:
+ *                     such a MSG has REPAIRED, and LATE besides where one of its instrument with a
+ *                     higher `seq` came before.  LOST come in order among themselves, each once all before
+ *                     it is decided, and END once everything is.  A message may come before its instrument's
+ *                     definition.  For channels of depth `quotes` alone.
  * Threads    a handle belongs to one thread; only tw_sub_stats_read(), tw_sub_info_read(),
  *            tw_sub_channel_at() and tw_sub_mic() may be called from others, between open and close.
  *            One background thread per process keeps the clock, one per handle talks to repair
@@ -43,7 +52,10 @@ enum tw_event_type {
 enum tw_event_flag {
 	TW_EV_REPAIRED = 0x01, /* MSG: filled a gap */
 	TW_EV_UNKNOWN =
-		0x02 /* MSG: a template or schema that this library does not know: skip it */
+		0x02, /* MSG: a template or schema that this library does not know: skip it */
+	/* MSG, latest: older than what came for its instrument (venue and instrument id; any kind of
+	 * message).  Where very many instruments are behind gaps at once, one that is not may have it. */
+	TW_EV_LATE = 0x04
 };
 
 /* A MSG without UNKNOWN is at least as long as the struct of its template id, so that `data` may be
@@ -71,7 +83,12 @@ struct tw_sub_conf {
 	const uint16_t *channels; /* ids; NULL: all of the site */
 	uint32_t channel_count;
 	uint32_t start; /* enum tw_sub_start */
+	uint32_t mode;  /* enum tw_sub_mode, for all channels of the handle */
+	uint32_t pad;
 };
+
+/* See "Order"; the site's `subscriber.mode` and `channels[].mode` unless it says otherwise. */
+enum tw_sub_mode { TW_SUB_MODE_SITE = 0, TW_SUB_MODE_ORDERED, TW_SUB_MODE_LATEST };
 
 /* Where a subscriber that comes late begins; the site's `subscriber.start` unless it says otherwise. */
 enum tw_sub_start {
@@ -149,6 +166,7 @@ struct tw_sub_stats { /* of one channel */
 	/* reads from history: asked for, bytes that came, asked for again, ended without bytes */
 	uint64_t repair_reads, repair_bytes, repair_retries, repair_failed;
 	uint64_t repair_one_sided; /* reads that were done by RDMA READ */
+	uint64_t late_messages; /* with TW_EV_LATE */
 };
 /* Any thread; each figure is whole, together they are not of one instant.  TW_ENOTFOUND: the handle
  * has no such channel. */
@@ -180,7 +198,8 @@ struct tw_sub_channel_info {
 	const char *name;
 	uint32_t groups[2]; /* IPv4 in host order, 0: no such line */
 	uint16_t id;
-	uint8_t pad[6];
+	uint8_t latest; /* its mode: see "Order" */
+	uint8_t pad[5];
 };
 /* Channels of the handle in the order of their opening; TW_ENOTFOUND past the last one. */
 TW_API int tw_sub_channel_at(const struct tw_sub *sub, uint32_t index,

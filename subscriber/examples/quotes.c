@@ -52,6 +52,9 @@ int main(int argc, char **argv)
 		for (int i = 0; i < n; i++) {
 			const struct tw_event *ev = &events[i];
 			const struct tw_msg_head *head = (const void *)ev->data;
+			if ((ev->flags & TW_EV_LATE) != 0) {
+				continue; /* mode latest: a newer one has been printed */
+			}
 			if (ev->type == TW_EV_MSG && head->sbe.template_id == TW_MSG_QUOTE) {
 				print_quote((const void *)head);
 			} else if (ev->type == TW_EV_LOST) {

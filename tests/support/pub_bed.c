@@ -19,18 +19,17 @@ static void dotted(uint32_t address, char out[16])
 		 address & 255);
 }
 
-static void write_channels(const struct pub_bed *bed, uint32_t channels, FILE *f)
+static void write_channels(const struct pub_bed *bed, const struct pub_bed_conf *conf, FILE *f)
 {
 	char a[16], b[16];
 
 	fputs("channels:\n", f);
-	for (uint32_t c = 0; c < channels; c++) {
+	for (uint32_t c = 0; c < conf->channels; c++) {
 		dotted(bed->groups[c][0], a);
 		dotted(bed->groups[c][1], b);
 		fprintf(f,
-			"  - { id: %u, name: channel-%u, depth: orders, groups: { a: %s, b: %s } "
-			"}\n",
-			c + 1, c + 1, a, b);
+			"  - { id: %u, name: channel-%u, depth: %s, groups: { a: %s, b: %s } }\n",
+			c + 1, c + 1, conf->depth != NULL ? conf->depth : "orders", a, b);
 	}
 }
 
@@ -50,7 +49,7 @@ static bool write_site(const struct pub_bed *bed, const struct pub_bed_conf *con
 			conf->address);
 	}
 	fputs("venues:\n  - { id: 1, mic: XTST }\n", f);
-	write_channels(bed, conf->channels, f);
+	write_channels(bed, conf, f);
 	fprintf(f, "publishers:\n  - { name: pub, host: %s, channels: [1%s]",
 		conf->address != NULL ? "there" : "here",
 		conf->channels == 2 && conf->repair_port_2 == 0 ? ", 2" : "");
@@ -194,6 +193,7 @@ void pub_dgram_orders(struct pub_dgram *d, unsigned int n)
 		order->head.exchange_ns = tw_wall_ns();
 		order->head.recv_delta_ns = 1000;
 		order->order_id = hdr->first_msg_seq + hdr->msg_count;
+		order->head.instrument_id = (uint32_t)(order->order_id % PUB_BED_INSTRUMENTS);
 		order->price = (int64_t)(order->order_id * 1000003u + hdr->session);
 		hdr->msg_count++;
 		d->len_bytes += (uint32_t)sizeof(*order);

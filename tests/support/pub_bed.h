@@ -20,6 +20,7 @@
 struct pub_bed_conf {
 	uint32_t channels; /* 1 or 2: ids 1 and 2 */
 	uint32_t wait_us, store_datagrams;
+	const char *depth;      /* NULL: orders */
 	const char *address;    /* of the publisher's host; NULL: this one */
 	const char *subscriber; /* more of that section: ", start: live" */
 	const char *fault;      /* the section's body, NULL: none */
@@ -58,7 +59,9 @@ static inline struct tw_wire_hdr *pub_dgram_hdr(struct pub_dgram *d)
 /* Begins one of channel 1. */
 void pub_dgram_begin(struct pub_dgram *d, const struct pub_bed *bed, uint64_t session,
 		     uint64_t first_msg_seq);
-/* Appends `n` OrderAdd messages whose order_id and price tell their number and session. */
+#define PUB_BED_INSTRUMENTS 3u
+/* Appends `n` OrderAdd messages whose order_id and price tell their number and session; instruments take
+ * turns. */
 void pub_dgram_orders(struct pub_dgram *d, unsigned int n);
 void pub_dgram_heartbeat(struct pub_dgram *d, bool end);
 void pub_dgram_hole(struct pub_dgram *d, uint64_t end_msg_seq);

@@ -258,7 +258,7 @@ class Subscriber(Process):
         return [o for o in self.objects() if "kind" in o]
 
     def events(self, name=None):
-        return [o for o in self.objects() if "event" in o and name in (None, o["event"])]
+        return [o for o in self.objects() if "kind" not in o and name in (None, o["event"])]
 
     def summary(self):
         with open(self.summary_path, encoding="utf-8") as f:

@@ -33,12 +33,12 @@ static const char full_site[] =
 	"  - { id: 7, mic: XNAS }\n"
 	"channels:\n"
 	"  - { id: 1, name: iex-quotes, groups: { a: 239.192.1.1, b: 239.192.129.1 } }\n"
-	"  - id: 2\n" /* 25 */
-	"    name: iex-levels\n"
-	"    depth: levels\n"
-	"    levels: 5\n"
-	"    symbols: [ZVZZT, \"AAPL\", BRK.B]\n"
-	"    groups: { a: 239.192.2.1 }\n" /* 30 */
+	"  - { id: 2,\n" /* 25 */
+	"      name: iex-levels,\n"
+	"      depth: levels, mode: ordered,\n"
+	"      levels: 5,\n"
+	"      symbols: [ZVZZT, \"AAPL\", BRK.B],\n"
+	"      groups: { a: 239.192.2.1 } }\n" /* 30 */
 	"feedhandlers:\n"
 	"  - name: iex\n"
 	"    host: md1\n"
@@ -54,7 +54,8 @@ static const char full_site[] =
 	"  - { name: pub1, host: md1, channels: [1, 2], history_ms: 500, peak_mbps: 40,\n"
 	"      heartbeat_min_us: 300, heartbeat_ms: 50, repair_port: 5000, repair_clients: 9,"
 	" repair_max_mbps: 300, repair_client_max_mbps: 30 }\n"
-	"subscriber: { repair: [pub1], wait_us: 77, start: live, accept_replay: true,\n" /* 45 */
+	"subscriber: { repair: [pub1], wait_us: 77, start: live, mode: latest, accept_replay: "
+	"true,\n" /* 45 */
 	"              store_datagrams: 64, session_takeover_ms: 900, give_up_ms: 250,"
 	" retry_min_ms: 3, retry_max_ms: 40, max_mbps: 70, attempts: 6, read_kbytes: 32 }\n"
 	"fault:\n"

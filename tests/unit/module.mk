@@ -71,6 +71,9 @@ UNIT_TESTS += tests/unit/test_binaryfile.c
 UNIT_TESTS += tests/unit/test_sub_repair.c
 test_sub_repair_SRCS := tests/support/probe_alloc.c tests/support/pub_bed.c
 test_sub_repair_LDFLAGS := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free
+UNIT_TESTS += tests/unit/test_sub_late.c
+test_sub_late_SRCS := tests/support/probe_alloc.c tests/support/pub_bed.c
+test_sub_late_LDFLAGS := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free
 UNIT_TESTS += tests/unit/test_spsc.c
 UNIT_TESTS += tests/unit/test_repair.c tests/unit/test_repair_trust.c
 test_repair_SRCS := tests/unit/repair_bed.c tests/sim/ledger.c tests/support/probe_alloc.c

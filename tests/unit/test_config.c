@@ -174,6 +174,9 @@ static void check_tail(const struct tw_site *s)
 	cr_expect_eq(s->subscriber.repair[0], 0);
 	cr_expect_eq(s->subscriber.wait_us, 77);
 	cr_expect_eq(s->subscriber.start, TW_START_LIVE);
+	cr_expect_eq(s->subscriber.mode, TW_SITE_LATEST);
+	cr_expect(s->channels[0].latest, "as the site says");
+	cr_expect_not(s->channels[1].latest, "as it says itself");
 	cr_expect(s->subscriber.accept_replay);
 	cr_expect_eq(s->subscriber.store_dgrams, 64);
 	cr_expect_eq(s->subscriber.session_takeover_ms, 900);
@@ -245,6 +248,8 @@ Test(config, defaults)
 	cr_expect_eq(s->channels[0].lines, 1);
 	cr_expect_str_eq(s->channels[0].symbols[0], "*");
 	cr_expect_eq(s->subscriber.start, TW_START_SESSION);
+	cr_expect_eq(s->subscriber.mode, TW_SITE_ORDERED);
+	cr_expect_not(s->channels[0].latest);
 	cr_expect_eq(s->subscriber.give_up_ms, 2000);
 	cr_expect_eq(s->subscriber.read_kbytes, 64);
 	cr_expect_not(s->subscriber.accept_replay);

@@ -230,9 +230,16 @@ Test(config_errors, keys)
 		{ "files: caps/a.pcap.gz", "files: a, rerequest: [\"239.1.2.3:17000\"]",
 		  "s.yaml:37: feedhandlers[0].input.rerequest[0]: found '239.1.2.3:17000', "
 		  "allowed a list of up to 8 addresses and UDP ports, as [\"10.0.0.9:17000\"]" },
-		{ "wait_us: 77", "mode: latest",
-		  "s.yaml:45: subscriber: found key 'mode', not supported by this version: "
-		  "leave it out, every subscriber is ordered" },
+		{ "mode: ordered,", "mode: site,",
+		  "s.yaml:45: subscriber.mode: found 'latest', which channels[1] with 'depth: "
+		  "levels' cannot have, allowed ordered, or 'mode: ordered' in that channel" },
+		{ "mode: ordered,", "mode: latest,",
+		  "s.yaml:27: channels[1].mode: found 'latest' with 'depth: levels', allowed with "
+		  "'depth: quotes' alone" },
+		{ "mode: ordered,", "mode: fast,",
+		  "s.yaml:27: channels[1].mode: found 'fast', allowed site, ordered or latest" },
+		{ "mode: latest", "mode: site",
+		  "s.yaml:45: subscriber.mode: found 'site', allowed ordered or latest" },
 		{ "  ttl: 3", "  mtu_bytes: 1024",
 		  "s.yaml:9: fabric: found key 'mtu_bytes' a second time (first: line 8), allowed "
 		  "each "
@@ -294,7 +301,7 @@ Test(config_errors, references_and_sites)
 		{ "mic: XNAS }", "mic: XNAS }\n  - { id: 8, mic: IEXG }",
 		  "s.yaml:23: venues[2].mic: found 'IEXG', which venues[0] has, allowed each mic "
 		  "once" },
-		{ "  - id: 2\n", "  - id: 1\n",
+		{ "  - { id: 2,\n", "  - { id: 1,\n",
 		  "s.yaml:41: feedhandlers[0].channels[0]: found '2', allowed a list of ids of "
 		  "channels, as [1, 2]" },
 		{ "name: iex-levels", "name: iex-quotes",

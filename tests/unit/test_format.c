@@ -306,10 +306,11 @@ Test(format, context, .timeout = 10)
 	c.sent_ns = 1;
 	c.recv_ns = 2;
 	c.repaired = true;
+	c.late = true;
 	c.mic = "";
 	c.symbol = "";
 	cr_assert_not_null(strstr(json(&c), "\"channel\":65535,\"sent_ns\":1,\"recv_ns\":2,"
-					    "\"repaired\":true,\"side\""));
+					    "\"repaired\":true,\"late\":true,\"side\""));
 	cr_assert_not_null(strstr(json(&c), "\"venue\":65535,\"symbol\":null,"));
 }
 
@@ -437,6 +438,7 @@ Test(format, text_lines, .timeout = 10)
 			 "venue_conditions=\\xa0 [event_end,printable]");
 	c.symbol = "A B\n";
 	c.repaired = true;
+	c.late = true;
 	start(TW_MSG_QUOTE);
 	m.quote.bid_price = TW_PRICE_NONE;
 	m.quote.ask_price = dollars(10);
@@ -444,7 +446,7 @@ Test(format, text_lines, .timeout = 10)
 	cr_assert_gt(tw_format_text(buf, sizeof(buf), &c, &m), 0);
 	cr_assert_str_eq(buf,
 			 "12 Quote XNAS A\\x20B\\x0a 2017-07-10T14:34:37.643877000Z bid_price=- "
-			 "bid_qty=- ask_price=0.001 ask_qty=3 [event_end] repaired");
+			 "bid_qty=- ask_price=0.001 ask_qty=3 [event_end] repaired late");
 	m.head.sbe.template_id = 300;
 	cr_assert_gt(tw_format_text(buf, sizeof(buf), &ctx, &m), 0);
 	cr_assert_str_eq(buf,
@@ -484,6 +486,7 @@ Test(format, any_bytes_fit_and_are_ascii, .timeout = 60)
 		.recv_ns = UINT64_MAX,
 		.channel = UINT16_MAX,
 		.repaired = true,
+		.late = true,
 		.mic = "\x01\x02\x03\x04",
 		.symbol = "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80"
 			  "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80",
