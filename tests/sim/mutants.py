@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Proves that the checks of the simulation and of the unit tests can fail.
 
-Breaks the arbiter, the repair ladder or the publisher's channel in one place at a time, in a copy, and expects the
+Breaks the arbiter, the repair ladder, the publisher's channel or the subscriber's table in one place at a time, in a copy, and expects the
 simulation (--seeds N; it has its own publisher) and, where criterion is installed, the unit tests to say so.  Prints a
 table; exit status 1 where a mutant that should have been caught was not, or where a mutant no longer applies.  A mutant
 that hangs is killed with everything that it started, and dies of its own processor time where nobody is left to do so.
@@ -20,8 +20,9 @@ import tempfile
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 PROTOCOL = ["core/protocol/arb.c", "core/protocol/arb_line.c", "core/protocol/arb_segs.c",
             "core/protocol/arb_repair.c", "core/protocol/repair.c", "core/protocol/repair_reply.c",
-            "core/protocol/repair_state.c", "core/protocol/arb_memory.c", "publisher/channel.c"]
-CHANNEL = 8
+            "core/protocol/repair_state.c", "core/protocol/arb_memory.c", "publisher/channel.c",
+            "core/protocol/arb_latest.c", "subscriber/sub_late.c"]
+CHANNEL, LATE = 8, 10
 SIM = ["tests/sim/sim_protocol.c", "tests/sim/world.c", "tests/sim/world_pub.c",
        "tests/sim/world_sub.c", "tests/sim/world_repair.c", "tests/sim/ledger.c"]
 ARB_UNIT = ["tests/unit/arb_scene.c", "tests/sim/ledger.c"]
@@ -30,9 +31,11 @@ PROBE = ["tests/support/probe_alloc.c"]
 WRAP = "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free"
 # name, what it is linked with, flags
 UNIT = [("test_arb", ARB_UNIT, []), ("test_arb_session", ARB_UNIT, []),
-        ("test_arb_world", ARB_UNIT, []), ("test_arb_repair", ARB_UNIT, []),
+        ("test_arb_world", ARB_UNIT, []), ("test_arb_repair", ARB_UNIT, []), ("test_arb_latest", ARB_UNIT, []),
         ("test_repair", REPAIR_UNIT + PROBE, [WRAP]), ("test_repair_trust", REPAIR_UNIT, [])]
-CHANNEL_UNIT = [("test_publisher_channel", [], [])]
+# who judges what the simulation does not run
+OWN_UNIT = {CHANNEL: [("test_publisher_channel", [], [])],
+            LATE: [("test_sub_late", PROBE + ["tests/support/pub_bed.c"], [WRAP])]}
 LIMIT_S = 120
 BOTH, UNIT_ONLY = "both", "unit"
 
@@ -56,7 +59,7 @@ MUTANTS = [
      UNIT_ONLY),
     ("give up: before the datagram in hand", 0,
      "if (arb->hand.held) {\n\t\t/* one from history was let in because it has room */\n"
-     "\t\tif (arb->hand.repair || has_room(arb, arb->hand.dgram.hdr)) {",
+     "\t\tif (arb->hand.repair || arb->hand.giving || has_room(arb, arb->hand.dgram.hdr)) {",
      "if (arb->hand.held && !arb->hand.repair && !has_room(arb, arb->hand.dgram.hdr)) {\n\t\tif (false) {", BOTH),
     ("give up: never", 0, "for (uint32_t i = 0; i < arb->conf.lines; i++) {\n\t\tif (!line_is_past",
      "return false;\n\tfor (uint32_t i = 0; i < arb->conf.lines; i++) {\n\t\tif (!line_is_past", BOTH),
@@ -77,8 +80,8 @@ MUTANTS = [
     ("gap: its left part forgotten", 2, "if (tw_seq_before(gap->first_seq, first_seq)) {\n\t\tstruct",
      "gap->first_seq = first_seq;\n\tif (tw_seq_before(gap->first_seq, first_seq)) {\n\t\tstruct", BOTH),
     ("gap: not reported", 0, "arb->gap_end_seq = end_seq;", "arb->gap_end_seq = arb->known_end;", BOTH),
-    ("gap: what fills it does not say so", 0, "run->fills_gap = seg->in_gap;",
-     "run->fills_gap = false;", BOTH),
+    ("gap: what fills it does not say so", 0, ".fills_gap = seg->in_gap,",
+     ".fills_gap = false,", BOTH),
     ("held: taken for a duplicate", 0,
      "return tw_arb_any_missing(arb, first_seq, end_seq) ? TW_ARB_HELD : TW_ARB_DUPLICATE;",
      "return TW_ARB_DUPLICATE;", BOTH),
@@ -110,7 +113,7 @@ MUTANTS = [
     ("history: decides what nobody has shown", 0, "tw_min_seq(arb->asked_end_seq, arb->known_end)",
      "arb->asked_end_seq", UNIT_ONLY),
     ("history: moves a line on", 0, "if (!hand->repair) {", "if (true) {", UNIT_ONLY),
-    ("history: does not say so", 0, "run->repaired = seg->repaired;", "run->repaired = false;", BOTH),
+    ("history: does not say so", 0, ".repaired = seg->repaired,", ".repaired = false,", BOTH),
     ("history: of another session", 3, "hdr->session != arb->session ||", "", UNIT_ONLY),
     ("history: heartbeats are taken", 3, "(hdr->flags & TW_WIRE_HEARTBEAT) != 0 ||", "", UNIT_ONLY),
     ("history: longer than the store's slots", 3, "dgram->len_bytes > arb->conf.mtu_bytes", "false",
@@ -131,6 +134,28 @@ MUTANTS = [
     ("gaps: the walker stays where none is", 2, "if (segs->walker == id) {", "if (false) {", UNIT_ONLY),
     ("gaps: one that is filled stays in the list", 2,
      "unlink_gap(segs, id);\n\t\tfill_seg", "fill_seg", BOTH),
+    ("latest: pieces of what is done stay apart", 9, "\ttw_arb_segs_merge(&arb->segs, index);\n", "", BOTH),
+    ("latest: pieces of what is done lose their end", 2, "seg->end_seq = after->end_seq;", "", BOTH),
+    ("latest: what is done stays at the front", 9, "index);\n\ttw_arb_pop_done(arb);", "index);", BOTH),
+    ("latest: LOST leaves what is done at the front", 0,
+     "tw_arb_segs_pop(&arb->segs);\n\t\ttw_arb_pop_done(arb);", "tw_arb_segs_pop(&arb->segs);", BOTH),
+    ("latest: a datagram fills one gap alone", 9, "give_out(arb, index - 1, run);",
+     "give_out(arb, index - 1, run);\n\t\t\tin->end_seq = in->first_seq;", BOTH),
+    ("latest: nothing shows that there is a gap", 0,
+     "reveal(arb, first_seq, &cursor.begin_place);\n\t\tarb->giving", "arb->giving", BOTH),
+    ("latest: what was given out comes again", 9, "if (seg->kind == TW_ARB_SEG_GAP) {",
+     "if (seg->kind != TW_ARB_SEG_LOST) {", BOTH),
+    ("latest: gives up for want of room it has taken", 0, "arb->hand.giving ||", "", BOTH),
+    ("latest: what goes on needs room", 0, "return true; /* it goes on", "return false; /* it goes on", UNIT_ONLY),
+    ("late: by id alone", LATE, "entry->venue_id == msg->venue_id &&", "", UNIT_ONLY),
+    ("late: a full set forgets", LATE, "raise(late, found != NULL ? found : &set->rest, seq);",
+     "if (found != NULL) {\n\t\traise(late, found, seq);\n\t}", UNIT_ONLY),
+    ("late: the rest of a set is not looked at", LATE, "is_later(late, &set->rest, seq) ||", "", UNIT_ONLY),
+    ("late: no entry is ever free", LATE, "!current || entry->seq < open_seq", "!current", UNIT_ONLY),
+    ("late: frees what matters", LATE, "entry->seq < open_seq)", "entry->seq < open_seq + 8)", UNIT_ONLY),
+    ("late: a session knows the one before", LATE, "++late->epoch == 0", "late->epoch == 0", UNIT_ONLY),
+    ("late: epochs come round", LATE, "memset(late->sets, 0, late->set_count * sizeof(struct set));", "", UNIT_ONLY),
+    ("late: the last one counts, not the highest", LATE, "if (!is_later(late, entry, seq)) {", "if (true) {", UNIT_ONLY),
     ("repair: asks before it is due", 4, "if (!gap.due) {", "if (false) {", UNIT_ONLY),
     ("repair: asks again at once", 4, "note->rounds > 0 && repair->now_ns < note->retry_ns",
      "false", BOTH),
@@ -152,9 +177,9 @@ MUTANTS = [
     ("repair: any number of bytes at once", 6, "repair->conf.bytes_max != 0 &&", "false &&", UNIT_ONLY),
     ("repair: want of a slot is an attempt", 5, "repair->stats.reads--;\n\t\twas_no_attempt(repair, &read);",
      "repair->stats.reads--;", UNIT_ONLY),
-    ("set aside: never", 0, "result == TW_ARB_HELD && arb->expects_repair &&", "false &&", BOTH),
-    ("set aside: though nobody is expected to bring it", 0, "result == TW_ARB_HELD && arb->expects_repair &&",
-     "result == TW_ARB_HELD && arb->conf.repair &&", UNIT_ONLY),
+    ("set aside: never", 0, "if (arb->expects_repair && !new_session", "if (false && !new_session", BOTH),
+    ("set aside: though nobody is expected to bring it", 0, "if (arb->expects_repair && !new_session",
+     "if (arb->conf.repair && !new_session", UNIT_ONLY),
     ("set aside: each is a gap of its own", 0, "if (goes_on) {", "if (false) {", UNIT_ONLY),
     ("set aside: the line is not past it", 0,
      "line->end_seq = tw_max_seq(line->end_seq, dgram->end_seq);\n\tarb->set_aside++;", "arb->set_aside++;", UNIT_ONLY),
@@ -276,6 +301,7 @@ def main():
     archive = os.path.join(opt.build, "lib", "libtw-internal.a")
     cc = [os.environ.get("CC", "gcc"), "-std=gnu17", "-O2", "-D_GNU_SOURCE", "-I" + os.path.join(TOP, "include"),
           "-I" + os.path.join(TOP, "core"), "-I" + TOP]
+    libs = [archive, "-Wl,--as-needed", "-lyaml", "-ldeflate", "-lrdmacm", "-libverbs", "-lm", "-pthread"]
     has_criterion = os.path.exists("/usr/include/criterion/criterion.h")
     bad = 0
     with tempfile.TemporaryDirectory() as tmp:
@@ -284,7 +310,7 @@ def main():
         units = {}
         if has_criterion:
             units = {u: (compile_objects(cc, [f"tests/unit/{u}.c"] + more, tmp, "u_"), flags)
-                     for u, more, flags in UNIT + CHANNEL_UNIT}
+                     for u, more, flags in sum(OWN_UNIT.values(), UNIT)}
         for name, which, old, new, expected in [("(none)", 0, "", "", "none")] + MUTANTS:
             if opt.only not in name:
                 continue
@@ -299,17 +325,17 @@ def main():
                 f.write(text.replace(old, new, 1) if old else text)
             objects = core[:which] + compile_objects(cc + ["-w"], [mutated], tmp, "core_") + core[which + 1:]
             by_sim_bin = os.path.join(tmp, "sim")
-            subprocess.run(cc + ["-o", by_sim_bin] + objects + sim + [archive, "-lm", "-pthread"], check=True)
-            judges = [u[0] for u in (CHANNEL_UNIT if which == CHANNEL else UNIT)]
+            subprocess.run(cc + ["-o", by_sim_bin] + objects + sim + libs, check=True)
+            judges = [u[0] for u in OWN_UNIT.get(which, UNIT)]
             must_see = expected != UNIT_ONLY
-            by_sim = which != CHANNEL and (must_see or not opt.quick) and caught([by_sim_bin, "--stop", "--seeds", str(opt.seeds)])
+            by_sim = which not in OWN_UNIT and (must_see or not opt.quick) and caught([by_sim_bin, "--stop", "--seeds", str(opt.seeds)])
             by_unit = False
             for unit, (unit_objects, flags) in units.items():
                 if expected != "none" and unit not in judges:
                     continue
                 binary = os.path.join(tmp, unit)
                 subprocess.run(cc + ["-o", binary] + flags + objects + unit_objects +
-                               [archive, "-lcriterion", "-lm", "-pthread"], check=True)
+                               libs + ["-lcriterion"], check=True)
                 by_unit = by_unit or caught([binary])
             good = not (by_sim or by_unit) if expected == "none" else (
                 (by_sim or expected == UNIT_ONLY) and (by_unit or not has_criterion))

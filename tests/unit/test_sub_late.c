@@ -47,6 +47,27 @@ Test(sub_late, a_later_one_of_the_same_instrument_makes_it_late, .timeout = 10)
 	free(late);
 }
 
+/* As many as a set has room for, whichever set they are in. */
+Test(sub_late, neighbours_in_a_set_are_told_apart, .timeout = 10)
+{
+	struct tw_sub_late *late = late_new(2);
+
+	for (uint16_t venue_id = 1; venue_id <= 4; venue_id++) {
+		cr_assert_not(take(late, venue_id, 5, 11u + venue_id, 10), "venue %u", venue_id);
+	}
+	for (uint32_t id = 6; id <= 8; id++) {
+		cr_assert_not(take(late, 1, id, 10u + id, 10), "instrument %u", id);
+	}
+	for (uint16_t venue_id = 1; venue_id <= 4; venue_id++) {
+		cr_assert(take(late, venue_id, 5, 11, 0), "venue %u", venue_id);
+		cr_assert_not(take(late, venue_id, 5, 11u + venue_id, 0), "venue %u", venue_id);
+	}
+	cr_expect(take(late, 1, 6, 15, 0));
+	cr_expect_not(take(late, 2, 6, 11, 0));
+	cr_expect_not(take(late, 5, 5, 11, 0));
+	free(late);
+}
+
 Test(sub_late, what_nobody_can_tell_is_late_after_anything, .timeout = 10)
 {
 	struct tw_sub_late *late = late_new(2);
