@@ -92,10 +92,11 @@ static void answer_read(struct tw_client *client, struct tw_tcp_read_server *ser
 			const struct tw_read *read, uint64_t now_ns)
 {
 	uint32_t bytes;
+	uint8_t *head = client->out + client->out_end; /* heads and replies are whole lines */
 	enum tw_read_status status = tw_read_service_read(&server->service, &client->party, read,
-							  client->out + TW_RW_HEAD_BYTES, &bytes);
-	tw_rw_put_reply((struct tw_rw_read_head *)(void *)client->out, read->id, status, bytes);
-	client->out_end = TW_RW_HEAD_BYTES + bytes;
+							  head + TW_RW_HEAD_BYTES, &bytes);
+	tw_rw_put_reply((struct tw_rw_read_head *)(void *)head, read->id, status, bytes);
+	client->out_end += TW_RW_HEAD_BYTES + bytes;
 	client->deadline_ns = now_ns + server->service.conf.idle_timeout_ns;
 	server->turn = client->index + 1 == server->client_count ? 0 : client->index + 1;
 }
@@ -145,24 +146,45 @@ static enum step receive(struct tw_client *client)
 	return STEP_DONE;
 }
 
-static enum step take_read(struct tw_client *client, struct tw_tcp_read_server *server,
-			   uint64_t now_ns, uint64_t *again_ns)
+/* Whether a reply to it fits behind those that wait to be sent. */
+static bool fits(const struct tw_client *client, const struct tw_read *read)
 {
-	struct tw_read read;
-	if (tw_rw_parse_read(client->in + client->in_at, TW_RW_HEAD_BYTES, &read) !=
-	    TW_RW_WELL_FORMED) {
-		return STEP_MALFORMED;
+	uint64_t max_bytes =
+		read->by_seq ? TW_READ_MAX_BYTES : (read->end - read->begin) * TW_RW_UNIT_BYTES;
+	return client->out_end + max_bytes <= TW_READ_MAX_BYTES;
+}
+
+/* Answers what has come, up to the room for one reply of the largest size: many small ones are one
+ * send(2), which is what they cost. */
+static enum step take_reads(struct tw_client *client, struct tw_tcp_read_server *server,
+			    uint64_t now_ns, uint64_t *again_ns)
+{
+	while (client->in_end - client->in_at >= TW_RW_HEAD_BYTES) {
+		struct tw_read read;
+		bool well = tw_rw_parse_read(client->in + client->in_at, TW_RW_HEAD_BYTES, &read) ==
+			    TW_RW_WELL_FORMED;
+		bool waiting = client->out_end > 0;
+		if (waiting && (!well || !fits(client, &read))) {
+			break;
+		}
+		if (!well) {
+			return STEP_MALFORMED;
+		}
+		switch (tw_read_service_pace(&server->service, &client->party, now_ns, again_ns)) {
+		case TW_PACE_WAIT:
+			if (waiting) {
+				*again_ns = UINT64_MAX; /* that goes out first */
+				return STEP_DONE;
+			}
+			return STEP_NOTHING;
+		case TW_PACE_REVOKE:
+			return STEP_REVOKED;
+		case TW_PACE_GO:
+			break;
+		}
+		client->in_at += TW_RW_HEAD_BYTES;
+		answer_read(client, server, &read, now_ns);
 	}
-	switch (tw_read_service_pace(&server->service, &client->party, now_ns, again_ns)) {
-	case TW_PACE_WAIT:
-		return STEP_NOTHING;
-	case TW_PACE_REVOKE:
-		return STEP_REVOKED;
-	case TW_PACE_GO:
-		break;
-	}
-	client->in_at += TW_RW_HEAD_BYTES;
-	answer_read(client, server, &read, now_ns);
 	return STEP_DONE;
 }
 
@@ -204,7 +226,7 @@ static enum step step_on(struct tw_client *client, struct tw_tcp_read_server *se
 	}
 	if (client->state == TW_CLIENT_SERVED) {
 		client->deadline_ns = UINT64_MAX; /* that it waits is our doing */
-		return take_read(client, server, now_ns, again_ns);
+		return take_reads(client, server, now_ns, again_ns);
 	}
 	const uint8_t *head = client->in + client->in_at;
 	client->in_at += TW_RW_HEAD_BYTES;

@@ -1,8 +1,9 @@
 /* One connection as the read server sees it: buffers, login, reads, pace.
  *
  * Threads   the server's own alone.
- * Bounds    each connection has IN_BYTES of requests and one reply; a request is taken only when the reply
- *           before it has been handed to the kernel, so TCP itself holds a client back. */
+ * Bounds    each connection has IN_BYTES of requests, and room for one reply of the largest size or as many
+ *           small ones as fit there; a request is taken only when there is room for the reply, so TCP
+ *           itself holds a client back. */
 #ifndef TW_FABRIC_TCP_READ_SERVER_CLIENT_H
 #define TW_FABRIC_TCP_READ_SERVER_CLIENT_H
 
@@ -60,7 +61,7 @@ struct tw_tcp_read_server {
 
 void tw_client_begin(struct tw_client *client, struct tw_tcp_read_server *server, int fd,
 		     uint32_t addr, uint16_t port, uint64_t now_ns);
-/* One reply at most.  Returns when it wants the next turn: now_ns, later, or UINT64_MAX for when
+/* One reply of the largest size at most, or several small ones.  Returns when it wants the next turn: now_ns, later, or UINT64_MAX for when
  * epoll reports something. */
 uint64_t tw_client_turn(struct tw_client *client, struct tw_tcp_read_server *server,
 			uint64_t now_ns);

@@ -78,6 +78,7 @@ static void fail(struct tw_conn *conn, struct tw_tcp_reader *reader, uint64_t no
 		end_oldest(conn, reader, TW_READ_BROKEN, 0);
 	}
 	conn->head_sent = conn->head_got = conn->body_got = conn->body_bytes = 0;
+	conn->in_at = conn->in_end = 0;
 	conn->deadline_ns = UINT64_MAX;
 	conn->retry_at_ns = tw_read_backoff_fail(&conn->backoff, now_ns);
 	count(conn, TW_READER_failures, 1);
@@ -227,14 +228,36 @@ static bool head_is_in(struct tw_conn *conn, struct tw_tcp_reader *reader, uint6
 	return true;
 }
 
+/* Takes some of what has come, as recv(2): what was read ahead, else the kernel is asked, for all that there
+ * is room for where little is wanted. */
+static int take(struct tw_conn *conn, void *to, uint32_t len_bytes)
+{
+	if (conn->in_at == conn->in_end) {
+		if (len_bytes >= TW_CONN_IN_BYTES / 2) {
+			return tw_tcp_recv(conn->fd, to, len_bytes);
+		}
+		int got = tw_tcp_recv(conn->fd, conn->in, TW_CONN_IN_BYTES);
+		if (got < 0) {
+			return got;
+		}
+		conn->in_at = 0;
+		conn->in_end = (uint32_t)got;
+	}
+	uint32_t ahead = conn->in_end - conn->in_at;
+	uint32_t n = len_bytes < ahead ? len_bytes : ahead;
+	memcpy(to, conn->in + conn->in_at, n);
+	conn->in_at += n;
+	return (int)n;
+}
+
 /* Reads what there is, but so many replies in a turn that no server keeps the thread to itself. */
 static bool receive(struct tw_conn *conn, struct tw_tcp_reader *reader, uint64_t now_ns)
 {
 	uint32_t replies = 0;
-	while (replies < TURN_REPLIES) {
+	while (replies < TURN_REPLIES || conn->in_at < conn->in_end) {
 		if (conn->head_got < sizeof(conn->head)) {
-			int got = tw_tcp_recv(conn->fd, conn->head + conn->head_got,
-					      (uint32_t)sizeof(conn->head) - conn->head_got);
+			int got = take(conn, conn->head + conn->head_got,
+				       (uint32_t)sizeof(conn->head) - conn->head_got);
 			if (got < 0) {
 				return got == TW_TCP_AGAIN;
 			}
@@ -251,8 +274,7 @@ static bool receive(struct tw_conn *conn, struct tw_tcp_reader *reader, uint64_t
 			}
 		}
 		uint8_t *data = slot_at(conn, reader, conn->first)->data;
-		int got = tw_tcp_recv(conn->fd, data + conn->body_got,
-				      conn->body_bytes - conn->body_got);
+		int got = take(conn, data + conn->body_got, conn->body_bytes - conn->body_got);
 		if (got < 0) {
 			return got == TW_TCP_AGAIN;
 		}

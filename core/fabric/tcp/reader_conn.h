@@ -1,7 +1,7 @@
 /* One repair server as the reader's thread sees it: connection, login, reads under way.
  *
  * Threads   the reader's own alone, but for `slots`, which pass to it and back with the rings.
- * Bounds    reads under way are slots; there is no other buffer than one head each way. */
+ * Bounds    reads under way are slots; there is no other buffer than one head each way and what is read ahead. */
 #ifndef TW_FABRIC_TCP_READER_CONN_H
 #define TW_FABRIC_TCP_READER_CONN_H
 
@@ -21,6 +21,8 @@ struct tw_reader_end { /* element of the ring back to the hot thread */
 	uint32_t len_bytes;
 	enum tw_read_status status;
 };
+
+#define TW_CONN_IN_BYTES 16384u
 
 enum tw_conn_state {
 	TW_CONN_DOWN = 0, /* until retry_at_ns */
@@ -46,6 +48,8 @@ struct tw_conn {
 
 	/* what comes in: a head, then its bytes straight into the slot */
 	uint32_t head_got, body_got, body_bytes;
+	uint32_t in_at, in_end;       /* of `in`: what was read ahead */
+	uint8_t in[TW_CONN_IN_BYTES]; /* several small replies cost one recv(2) */
 	_Alignas(8) uint8_t head[TW_RW_HEAD_BYTES];
 };
 
