@@ -239,6 +239,8 @@ Test(rc_plan, depth_and_patience)
 	cr_assert_eq(tw_rc_ack_timeout(0), 12);
 	cr_assert_eq(tw_rc_ack_timeout(300000000ull), 13, "7 times 34 ms");
 	cr_assert_eq(tw_rc_ack_timeout(UINT64_MAX), 14);
+	cr_assert_eq(tw_rc_stuck_ns(UINT64_MAX), 2 * 7 * (4096ull << 14), "0.94 s");
+	cr_assert_eq(tw_rc_stuck_ns(100000000ull), 100000000ull);
 	for (uint64_t ns = 500000000ull; ns < 30000000000ull; ns += 500000000ull) {
 		uint64_t whole_ns = (4096ull << tw_rc_ack_timeout(ns)) * (TW_RC_RETRIES + 1);
 		cr_assert(whole_ns <= ns && (whole_ns * 2 > ns || tw_rc_ack_timeout(ns) == 14));

@@ -332,9 +332,13 @@ static TW_COLD void end_all(struct tw_rc_conn *conn, struct tw_rc_reader *reader
 /* From one end to the next while one is owed. */
 static bool is_late(const struct tw_rc_conn *conn, const struct tw_rc_reader *reader)
 {
-	uint64_t since_ns = reader->slots.slots[slot_at(conn, reader, conn->first)].posted_ns;
+	uint32_t oldest = slot_at(conn, reader, conn->first);
+	uint64_t limit_ns = reader->ops[oldest].state == TW_RC_OP_READING
+				    ? tw_rc_stuck_ns(reader->conf.idle_timeout_ns)
+				    : reader->conf.idle_timeout_ns;
+	uint64_t since_ns = reader->slots.slots[oldest].posted_ns;
 	since_ns = since_ns < conn->progress_ns ? conn->progress_ns : since_ns;
-	return tw_mono_ns() - since_ns >= reader->conf.idle_timeout_ns;
+	return tw_mono_ns() - since_ns >= limit_ns;
 }
 
 static void look(struct tw_rc_conn *conn, struct tw_rc_reader *reader)

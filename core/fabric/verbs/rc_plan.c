@@ -141,3 +141,9 @@ uint8_t tw_rc_ack_timeout(uint64_t give_up_ns)
 	}
 	return n;
 }
+
+uint64_t tw_rc_stuck_ns(uint64_t give_up_ns)
+{
+	uint64_t whole_ns = (4096ull << tw_rc_ack_timeout(give_up_ns)) * (TW_RC_RETRIES + 1);
+	return 2 * whole_ns < give_up_ns ? 2 * whole_ns : give_up_ns;
+}

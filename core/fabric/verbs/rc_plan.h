@@ -60,5 +60,9 @@ uint32_t tw_rc_depth(uint32_t initiator, uint32_t responder);
 #define TW_RC_RETRIES \
 	6u /* rxe takes 7, as of receivers that are not ready, for ever (kernel 6.1) */
 uint8_t tw_rc_ack_timeout(uint64_t give_up_ns);
+/* How long READs may take from one end to the next.  No software of the peer is in their way, and a peer
+ * that is silent has failed the queue pair in half that time: what takes longer is stuck in a device, and
+ * only another queue pair helps (seen on rxe of kernel 6.1 under loss). */
+uint64_t tw_rc_stuck_ns(uint64_t give_up_ns);
 
 #endif
