@@ -166,7 +166,7 @@ struct tw_sub_stats { /* of one channel */
 	/* reads from history: asked for, bytes that came, asked for again, ended without bytes */
 	uint64_t repair_reads, repair_bytes, repair_retries, repair_failed;
 	uint64_t repair_one_sided; /* reads that were done by RDMA READ */
-	uint64_t late_messages; /* with TW_EV_LATE */
+	uint64_t late_messages;    /* with TW_EV_LATE */
 };
 /* Any thread; each figure is whole, together they are not of one instant.  TW_ENOTFOUND: the handle
  * has no such channel. */
