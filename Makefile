@@ -7,7 +7,7 @@
 #   TW_SRCS        everything but mains: one internal archive, and what libtidewire is made from
 #   LIB_DIRS       folders whose sources go into libtidewire
 #   PROGRAMS       tw-NAME ...; tw-NAME_SRCS holds its main
-#   UNIT_TESTS SIM_TESTS STRESS_TESTS RDMA_TESTS FUZZERS BENCHES   one program for each file
+#   UNIT_TESTS SIM_TESTS STRESS_TESTS RDMA_TESTS FUZZERS BENCHES COUNTS   one program for each file
 
 PROFILE ?= release
 O ?= build
@@ -53,6 +53,7 @@ STRESS_TESTS :=
 RDMA_TESTS :=
 FUZZERS :=
 BENCHES :=
+COUNTS :=
 MODULES := $(sort $(wildcard core/*/module.mk core/*/*/module.mk config/module.mk feedhandler/module.mk \
 	publisher/module.mk subscriber/module.mk tools/module.mk tests/*/module.mk))
 include $(MODULES)
@@ -61,7 +62,7 @@ BIN := $(B)/bin
 LIB := $(B)/lib
 OBJS := $(TW_SRCS:%.c=$(B)/obj/%.o)
 LIB_OBJS := $(filter-out $(B)/obj/core/fabric/sim/%,$(foreach d,$(LIB_DIRS),$(filter $(B)/obj/$(d)/%,$(OBJS))))
-TESTS := $(UNIT_TESTS) $(SIM_TESTS) $(STRESS_TESTS) $(RDMA_TESTS) $(FUZZERS) $(BENCHES)
+TESTS := $(UNIT_TESTS) $(SIM_TESTS) $(STRESS_TESTS) $(RDMA_TESTS) $(FUZZERS) $(BENCHES) $(COUNTS)
 OTHER_SRCS := $(sort $(foreach p,$(PROGRAMS),$($(p)_SRCS)) $(TESTS) $(foreach t,$(TESTS),$($(notdir $(basename $(t)))_SRCS)))
 
 .PHONY: all help
@@ -107,21 +108,25 @@ $(foreach t,$(STRESS_TESTS),$(eval $(call program_rule,$(call test_bins,$(t),str
 $(foreach t,$(RDMA_TESTS),$(eval $(call program_rule,$(call test_bins,$(t),rdma),$(t) $($(notdir $(basename $(t)))_SRCS),,)))
 $(foreach t,$(FUZZERS),$(eval $(call program_rule,$(call test_bins,$(t),fuzz),$(t) $($(notdir $(basename $(t)))_SRCS),,-fsanitize=fuzzer)))
 $(foreach t,$(BENCHES),$(eval $(call program_rule,$(call test_bins,$(t),bench),$(t) $($(notdir $(basename $(t)))_SRCS),$($(notdir $(basename $(t)))_LIBS),)))
+$(foreach t,$(COUNTS),$(eval $(call program_rule,$(call test_bins,$(t),instructions),$(t) $($(notdir $(basename $(t)))_SRCS),,$($(notdir $(basename $(t)))_LDFLAGS))))
 
-.PHONY: unit sim stress rdma fuzzers benches
+.PHONY: unit sim stress rdma fuzzers benches counts count-mutant
 unit: $(call test_bins,$(UNIT_TESTS),unit)
 sim: $(call test_bins,$(SIM_TESTS),sim)
 stress: $(call test_bins,$(STRESS_TESTS),stress)
 rdma: $(call test_bins,$(RDMA_TESTS),rdma)
 fuzzers: $(call test_bins,$(FUZZERS),fuzz)
 benches: $(call test_bins,$(BENCHES),bench)
+counts: $(call test_bins,$(COUNTS),instructions)
+count-mutant: counts # MUTANT_SRCS and OUT: of tests/instructions/run.py
+	$(Q)$(CC) $(CPPFLAGS) $(PKG_CFLAGS) $(CFLAGS) $(LDFLAGS) $(count_LDFLAGS) -o $(OUT) $(MUTANT_SRCS) $(LIB)/libtw-internal.a $(LDLIBS)
 
 -include $(OBJS:.o=.d) $(OTHER_SRCS:%.c=$(B)/obj/%.d)
 
 # --- what people type ------------------------------------------------------------------------------
 # A machine that cannot have the virtual machines is told so, and skips that tier.
 SETUP_RDMA = tools/setup.sh rdma || echo 'setup: going on without rdma: its tests will be skipped'
-.PHONY: demo test test-rdma rdma-shell bench fuzz lint lint-quick format docs setup install
+.PHONY: demo test test-rdma rdma-shell bench instructions-renew fuzz lint lint-quick format docs setup install
 demo: ## install what is missing, build, run the whole way of the data for ten seconds
 	@tools/setup.sh build
 	@$(MAKE) --no-print-directory -j$$(nproc) all
@@ -148,6 +153,11 @@ bench: ## measure, as ratios between things of the same run
 	@tools/setup.sh build test bench
 	@$(MAKE) --no-print-directory -j$$(nproc) all benches
 	@python3 tests/bench/run.py $(BIN) $(B)/tests/bench
+
+instructions-renew: ## count the hot paths' instructions and make them what the bars of the tests stand above
+	@tools/setup.sh build test
+	@$(MAKE) --no-print-directory -j$$(nproc) counts
+	@python3 tests/instructions/run.py $(B) --renew
 
 fuzz: ## every fuzzer for 60 seconds (FUZZ_SECONDS=N)
 	@tools/setup.sh build test

@@ -99,9 +99,11 @@ def criterion(res, tier, program, timeout):
         res.fail(f"{tier}: {name} (exit {rc}, {seen} tests seen)", tail(out, 30))
 
 
-def counted(res, tier, argv, timeout, env=None):
+def counted(res, tier, argv, timeout, env=None, show=False):
     """A program that ends with a line `NAME: N passed, N failed[, N skipped]`."""
     rc, out = run(argv, timeout, env or sanitizer_env())
+    if show:
+        print("  " + out.rstrip().replace("\n", "\n  "), flush=True)
     name = os.path.basename(argv[0])
     m = None
     for m in re.finditer(r"(\d+) passed, (\d+) failed(?:, (\d+) skipped)?", out):
@@ -227,6 +229,14 @@ def tier_rdma(res, opt):
                 python_tests(res, "rdma", os.path.join(d, f), "release", 1200)
 
 
+def tier_instructions(res, opt):
+    """And once more with a tenth more of them, which has to be found."""
+    if make(res, "instructions", "counts"):
+        argv = [sys.executable, os.path.join(TOP, "tests", "instructions", "run.py"), os.path.join(BUILD, "release")]
+        counted(res, "instructions", argv, 300, show=True)
+        counted(res, "instructions", [*argv, "--mutant"], 300)
+
+
 def tier_headers(res, opt):
     if make(res, "headers", "all"):
         script(res, "headers", [os.path.join(TOP, "tests/support/check_headers.sh"), os.path.join(BUILD, "release")], 300)
@@ -267,6 +277,7 @@ TIERS = {
     "lint": tier_lint,
     "clang": tier_clang,
     "unit": tier_unit,
+    "instructions": tier_instructions,
     "headers": tier_headers,
     "docs": tier_docs,
     "sim": tier_sim,

@@ -5,7 +5,7 @@
 set -eu
 
 build="gcc libc6-dev make pkg-config libyaml-dev libpcap-dev zlib1g-dev libdeflate-dev libibverbs-dev librdmacm-dev"
-test="g++ libcriterion-dev python3 clang libclang-rt-14-dev tshark tcpdump iproute2"
+test="g++ libcriterion-dev python3 clang libclang-rt-14-dev tshark tcpdump iproute2 valgrind"
 lint="clang-format clang-tidy cppcheck"
 bench="libzmq3-dev libnorm-dev"
 rdma="qemu-system-x86 busybox-static kmod python3 rdma-core ibverbs-providers ibverbs-utils rdmacm-utils perftest
