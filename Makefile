@@ -126,7 +126,7 @@ count-mutant: counts # MUTANT_SRCS and OUT: of tests/instructions/run.py
 # --- what people type ------------------------------------------------------------------------------
 # A machine that cannot have the virtual machines is told so, and skips that tier.
 SETUP_RDMA = tools/setup.sh rdma || echo 'setup: going on without rdma: its tests will be skipped'
-.PHONY: demo test test-rdma rdma-shell bench instructions-renew fuzz lint lint-quick format docs setup install
+.PHONY: demo test test-rdma rdma-shell bench bench-rdma instructions-renew fuzz lint lint-quick format docs setup install
 demo: ## install what is missing, build, run the whole way of the data for ten seconds
 	@tools/setup.sh build
 	@$(MAKE) --no-print-directory -j$$(nproc) all
@@ -153,6 +153,11 @@ bench: ## measure, as ratios between things of the same run
 	@tools/setup.sh build test bench
 	@$(MAKE) --no-print-directory -j$$(nproc) all benches
 	@python3 tests/bench/run.py $(BIN) $(B)/tests/bench
+
+bench-rdma: ## latency over verbs beside perftest's, in a virtual machine with Soft-RoCE
+	@tools/setup.sh build test rdma
+	@$(MAKE) --no-print-directory -j$$(nproc) all rdma
+	@PYTHONPATH=tests/support:tests/rdma python3 tests/rdma/bench.py $(BIN)
 
 instructions-renew: ## count the hot paths' instructions and make them what the bars of the tests stand above
 	@tools/setup.sh build test

@@ -2,3 +2,6 @@ RDMA_TESTS += tests/rdma/rc_test.c tests/rdma/rc_lap.c tests/rdma/rc_lap_mutant.
 rc_test_SRCS := tests/rdma/rc_bed.c
 rc_lap_SRCS := tests/rdma/rc_bed.c
 rc_lap_mutant_SRCS := tests/rdma/rc_lap.c tests/rdma/rc_bed.c
+# make bench-rdma
+RDMA_TESTS += tests/rdma/bench_lat.c
+bench_lat_SRCS := tests/rdma/rc_bed.c
