@@ -95,7 +95,7 @@ class Commands(unittest.TestCase):
         p = G.start("sh -c 'until [ -e /dev/shm/go ]; do sleep 0.1; done; echo late' & echo early")
         self.assertEqual((p.wait(), p.out), (0, "early\n"))
         G.run("touch /dev/shm/go")
-        p.wait_line("late", stream=1)
+        tw.wait_until(lambda: "late" in p.lines(1), "what the child says", 60)
 
 
 class Verbs(unittest.TestCase):

@@ -8,6 +8,7 @@ from roce import QKEY, read_pcap
 from test_verbs_ud import TOS, ended, finish, messages
 
 MESSAGES = 6000
+LOSS_PCT = 15
 
 
 def setUpModule():
@@ -38,7 +39,7 @@ feedhandlers:
   - {{ name: feed, host: h1, venue: IEXG, protocol: tops16, channels: [1], input: {{ files: {json.dumps([feed])}, speed_pct: 100 }} }}
 publishers:
   - {{ name: pub, host: h1, channels: [1], history_ms: 65000, peak_mbps: 4 }}
-subscriber: {{ repair: [pub], wait_us: 50000, give_up_ms: 60000 }}
+subscriber: {{ repair: [pub], wait_us: 50000, give_up_ms: 60000, attempts: 200 }}
 """)
     return path
 
@@ -63,7 +64,7 @@ class Hosts(unittest.TestCase):
             processes.append(pub)
             pub.wait_line("ready", timeout=180)
             for line in ("a", "b"):
-                ONE.set_loss(line, 30)
+                ONE.set_loss(line, LOSS_PCT)
             with ONE.capture("a") as capture:
                 processes.append(ONE.start([tw.program("tw-feedhandler"), "-c", path, "--as", "feed"]))
                 pub.wait_line("has ended", timeout=300)

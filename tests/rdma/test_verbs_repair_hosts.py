@@ -102,7 +102,10 @@ fault: {{ correlated_loss_pct: {loss} }}
             self.assertEqual(summary["lost_messages"], 0, f"{channel}\n{pub}")
             self.assertEqual(got, lossless[0])
             self.assertGreater(channel["repair_one_sided"], 0)
-        self.assertEqual((pub["repair"]["reads"], pub["repair_rc"]["reads"], pub["repair_rc"]["bytes"]), (0, 0, 0))
+        # What was lost first has no place and is asked for by number; rxe loses its way under loss (tw_rc_stuck_ns), and
+        # until the next login TCP answers.  That otherwise nobody but a NIC does: test_verbs_repair.py
+        self.assertLess(pub["repair"]["reads"] + pub["repair_rc"]["reads"],
+                        sum(s["channels"][0]["repair_one_sided"] for s in subs))
         # RC in both directions has the class of repair; its opcodes: 0x0c READ request, 0x0d to 0x10 its responses
         frames = [f for f in read_pcap(wire.path) if f.opcode < 0x20 and f.dest_qp > 1]
         self.assertTrue({0x0c} < {f.opcode for f in frames})

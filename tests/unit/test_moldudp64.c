@@ -159,10 +159,10 @@ Test(moldudp64, a_late_packet_is_not_delivered_twice, .timeout = 30)
 Test(moldudp64, packets_of_many_messages, .timeout = 30)
 {
 	enum { MANY = 3 * TW_FEED_RUN_MSGS + 5 };
-	for (uint16_t known = 0; known <= MANY; known++) {
+	for (uint32_t known = 0; known <= MANY; known++) {
 		struct bench b;
 		open_feed(&b);
-		send(&b, 1, known);
+		send(&b, 1, (uint16_t)known);
 		send(&b, 1, MANY);
 		assert_seqs(&b, 1, MANY + 1);
 		assert_counts(&b, known, 0, 0);
