@@ -3,6 +3,7 @@ import json
 import os
 import re
 import unittest
+from statistics import median
 
 import bed
 import tw
@@ -13,6 +14,7 @@ UD = tw.program("tw-test-ud")
 FABRIC = tw.program("tw-fabric")
 TOS = 34 << 2
 MESSAGES = 4000
+WAIT_US = 50000
 
 
 def setUpModule():
@@ -53,7 +55,7 @@ feedhandlers:
        input: {{ files: {json.dumps([files or CAPTURE])}, speed_pct: {speed_pct} }} }}
 publishers:
   - {{ name: pub, host: {sender}, channels: [1], history_ms: 65000, peak_mbps: 4 }}
-subscriber: {{ repair: [pub], wait_us: 50000, give_up_ms: 60000 }}
+subscriber: {{ repair: [pub], wait_us: {WAIT_US}, give_up_ms: 60000 }}
 """)
 
     def __enter__(self):
@@ -97,6 +99,23 @@ def finish(process):
     process.stop()
     with open(process.summary_path, encoding="utf-8") as f:
         return json.load(f)
+
+
+def around_first_cut(sub):
+    """Nanoseconds from sent to received of each message before line A first went down, and from then until it came back."""
+    before, alone, at = [], [], None
+    with open(sub.out_path, encoding="utf-8") as f:
+        for line in f:
+            if not line.endswith("\n"):
+                break
+            o = json.loads(line)
+            if o.get("event") in ("line_down", "line_up") and o["line"] == "a":
+                if at is alone:
+                    break
+                at = before if o["event"] == "line_up" else alone if at is before else None
+            elif "kind" in o and at is not None:
+                at.append(o["recv_ns"] - o["sent_ns"])
+    return before, alone
 
 
 def messages(sub):
@@ -180,6 +199,8 @@ class Life(unittest.TestCase):
             G.set_link("a", False)
             sub.wait_line("line a went down", timeout=120)
             pub.wait_line("state DOWN: check the cable, the switch port", timeout=120)
+            tw.wait_until(lambda: len(around_first_cut(sub)[1]) >= 1000, "messages of B alone", 120)
+            before, alone = around_first_cut(sub)
             G.set_link("a", True)
             sub.wait_line("line a is up", count=2, timeout=120)
             G.run(f"ip addr del {G.address('a')}/24 dev {G.netdev('a')}")
@@ -200,6 +221,9 @@ class Life(unittest.TestCase):
                 self.assertEqual((seen["a", "unaccounted"], seen["b", "unaccounted"], seen["b", "rebuilds"]), (0, 0, 0))
             got, sent = finish(sub), finish(pub)
             self.assertEqual((got["lost_messages"], got["channels"][0]["lines"][1]["missing"]), (0, 0))
+            # who waited for A would have waited for wait_us
+            self.assertGreater(len(before), 0)
+            self.assertLess(median(alone), median(before) + WAIT_US * 1000 / 2)
             self.assertEqual(sent["channels"][0]["lines"][1]["skipped"], 0)
             self.assertGreater(sent["channels"][0]["lines"][0]["skipped"], 0)
 
