@@ -250,8 +250,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		operate(&rig, &in);
 	}
 	/* It may have stood still, and has as long once more; from here on it does not. */
-	for (unsigned int steps = 0; steps < 10; steps++) {
-		rig.now_ns += GIVE_UP_NS / 8;
+	uint64_t step_ns = tw_repair_stall_ns(&rig.conf);
+	for (uint64_t ns = 0; ns < GIVE_UP_NS + 2 * step_ns; ns += step_ns) {
+		rig.now_ns += step_ns;
 		for (uint32_t line = 0; line < rig.arb_conf.lines; line++) {
 			tw_arb_idle(rig.arb, line, rig.now_ns);
 			pull(&rig);
