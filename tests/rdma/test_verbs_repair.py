@@ -87,6 +87,11 @@ def ended(sub):
         return b'"event":"end"' in f.read()
 
 
+def lines(sub):
+    with open(sub.out_path, "rb") as f:
+        return sum(line.endswith(b"\n") for line in f)
+
+
 def finish(process):
     process.stop()
     with open(process.summary_path, encoding="utf-8") as f:
@@ -165,6 +170,33 @@ class Repair(unittest.TestCase):
         self.assertIsNone(pub["repair_rc"])
         self.assertEqual((verbs["repair_one_sided"], udp["repair_one_sided"]), (0, 0))
         self.assertEqual({c["name"]: c["replies"] > 0 for c in pub["repair"]["clients"]}, {"s0-v": True, "s1-u": True})
+
+    def test_killed_in_the_middle(self):
+        """SIGKILL of a subscriber, then of the publisher, which is started again: who stays has each message once, or in a
+        LOST range (what the dead publisher's history alone had), and goes on being repaired by RDMA READ."""
+        with Site("v") as site:
+            pub = site.publisher()
+            stays, dies = site.subscriber("v", "stays"), site.subscriber("v", "dies")
+            pub.wait_line("has logged in", count=4, timeout=GRACE_S)
+            site.feed()
+            tw.wait_until(lambda: lines(stays) >= 500, "messages", GRACE_S)
+            dies.kill()
+            tw.wait_until(lambda: lines(stays) >= 1500, "messages beside one that was killed", GRACE_S)
+            pub.kill()
+            pub = site.publisher()
+            pub.wait_line("has ended", timeout=GRACE_S)
+            tw.wait_until(lambda: ended(stays), "the end of the session", GRACE_S)
+            summary, _ = finish(stays), finish(pub)
+            got = messages(stays)
+        channel = summary["channels"][0]
+        by_seq = {m["seq"]: m for m in self.lossless}
+        self.assertEqual(got, [by_seq[m["seq"]] for m in got])
+        self.assertFalse(channel["lost_cut"])
+        parts = sorted([(m["seq"], m["seq"] + 1) for m in got] + [(r["seq"], r["end_seq"]) for r in channel["lost"]])
+        self.assertEqual([parts[0][0], *(end for _, end in parts)], [*(begin for begin, _ in parts), channel["next_seq"]])
+        self.assertEqual((parts[0][0], channel["next_seq"]), (1, len(self.lossless) + 1))
+        self.assertLess(summary["lost_messages"], len(self.lossless) // 2)
+        self.assertGreater(channel["repair_one_sided"], 0)
 
 
 if __name__ == "__main__":
