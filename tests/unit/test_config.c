@@ -513,6 +513,12 @@ Test(config, resolves_lo)
 		     0, "%s", err.text);
 	cr_expect_eq(s->hosts[0].resolved[0].address, 0, "nothing is stored on failure");
 	memcpy(s->hosts[0].lines[1], "lo", 3);
+	s->hosts[0].line_addresses[1] = INADDR_LOOPBACK + 8;
+	cr_expect_eq(tw_site_resolve_lines(s, 0, &err), TW_ECONFIG);
+	cr_expect_str_eq(err.text,
+			 "s.yaml: hosts.h.addresses.b: found 127.0.0.9, but interface lo has "
+			 "127.0.0.1");
+	s->hosts[0].line_addresses[1] = INADDR_LOOPBACK;
 	cr_assert_eq(tw_site_resolve_lines(s, 0, &err), TW_OK, "%s", err.text);
 	for (int line = 0; line < 2; line++) {
 		cr_expect_eq(s->hosts[0].resolved[line].address, INADDR_LOOPBACK);
