@@ -252,7 +252,7 @@ static void run(struct tw_feedhandler *fh)
 {
 	enter(fh, TW_FH_RUNNING);
 	struct tw_packet packet;
-	if (fh->pace.speed_pct == 0 && fh->pace.rate_msgs == 0 && !fh->conf->restamp) {
+	if (!tw_pace_waits(&fh->pace) && !fh->conf->restamp) {
 		tw_feed_read_unpaced(fh->feed, fh->input);
 	}
 	while (!fh->abandoned) {

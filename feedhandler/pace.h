@@ -17,6 +17,12 @@ struct tw_pace {
 	uint64_t msg_start_ns, msgs;
 };
 
+/* Whether anything is ever waited for: what is not may be read ahead, and in larger pieces. */
+static inline bool tw_pace_waits(const struct tw_pace *pace)
+{
+	return pace->speed_pct != 0 || pace->rate_msgs != 0;
+}
+
 /* `recorded_ns` is the packet's receive time in the recording, 0 where unknown. */
 static inline uint64_t tw_pace_packet(struct tw_pace *pace, uint64_t recorded_ns, uint64_t now_ns)
 {

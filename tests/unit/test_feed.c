@@ -15,7 +15,12 @@
 
 Test(feed, pace_by_recorded_time)
 {
-	struct tw_pace p = { .speed_pct = 100 };
+	struct tw_pace p = { .rate_msgs = 2000 };
+	cr_assert(tw_pace_waits(&p));
+	p = (struct tw_pace){ 0 };
+	cr_assert_not(tw_pace_waits(&p));
+	p.speed_pct = 100;
+	cr_assert(tw_pace_waits(&p));
 	const uint64_t t0 = 5000 * SECOND_NS;
 	cr_assert_eq(tw_pace_packet(&p, t0, 7), 7);
 	cr_assert_eq(tw_pace_packet(&p, t0 + 3 * SECOND_NS, 8), 7 + 3 * SECOND_NS);
