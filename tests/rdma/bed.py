@@ -30,6 +30,7 @@ LINES = "ab"
 NET = {"a": "10.77.0.", "b": "10.78.0."}
 UDP = "udp"     # the network namespace of one_guest()'s host without rxe
 JUMBO = 9000
+PERFTEST_PORT = 18515
 
 
 class Nic:
@@ -66,14 +67,17 @@ class Host(vm.Guest):
     def address(self, line, udp=False):
         return NET[line] + str(2 if udp else self.number)
 
+    def gid(self, line):
+        """The RoCE v2 GID that is this host's address, as sysfs writes its end."""
+        return "ffff:" + ":".join(socket.inet_aton(self.address(line)).hex()[i:i + 4] for i in (0, 4))
+
     def _add_rxe(self):
         """Every line's rxe device, until its GID is there: the kernel adds that a little later."""
         script = ["set -e", "ip route add 224.0.0.0/4 dev a0"]
         for line in LINES:
             script.append(f"rdma link add rxe_{line} type rxe netdev {line}0")
         for line in LINES:
-            mapped = "ffff:" + ":".join(socket.inet_aton(self.address(line)).hex()[i:i + 4] for i in (0, 4))
-            script.append(f"until cat /sys/class/infiniband/rxe_{line}/ports/1/gids/* 2>/dev/null | grep -q {mapped} &&"
+            script.append(f"until cat /sys/class/infiniband/rxe_{line}/ports/1/gids/* 2>/dev/null | grep -q {self.gid(line)} &&"
                           f" grep -q ACTIVE /sys/class/infiniband/rxe_{line}/ports/1/state; do sleep 0.1; done")
         self.run("\n".join(script), timeout=vm.GRACE_S)
 
@@ -265,6 +269,20 @@ def multicast(sender, receiver, line, group, count):
             break
     if rx.wait() != 0:
         raise vm.GuestError(rx.tail())
+
+
+def perftest(client, server, line, *argv, pin=False, timeout=60):
+    """One of perftest's tools between two hosts; returns what the client prints.  `pin`: the client to CPU 0, the server to 1.
+    Never with its -R: there the client does not wait for the server's rdma_listen(), and is refused now and then."""
+    def command(host, cpu):
+        gid = host.run(f"cd /sys/class/infiniband/{host.rxe(line)}/ports/1/gids; grep -l {host.gid(line)} * 2>/dev/null").out
+        return [*(["taskset", "-c", cpu] if pin else []), *argv, "-d", host.rxe(line), "-x", gid.split()[0], "-p", PERFTEST_PORT]
+    serving = server.start(command(server, 1))
+    server.run(f"until ss -Htln 'sport = :{PERFTEST_PORT}' | grep -q .; do sleep 0.05; done")
+    out = client.run([*command(client, 0), server.address(line)], timeout=timeout).out
+    if serving.wait() != 0:
+        raise vm.GuestError(serving.tail())
+    return out
 
 
 # --- the tool --------------------------------------------------------------------------------------

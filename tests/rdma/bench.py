@@ -20,7 +20,6 @@ import sys
 
 import bed
 
-PORT = 18515                    # perftest's own TCP connection
 LIMIT_S = 600
 SLICE_US = 500.0                # less than a scheduler's, far more than any round trip here
 TRIES = 20
@@ -33,13 +32,10 @@ def ours(guest, program, *args):
 
 
 def perftest(guest, name, size, rounds, *options):
-    argv = f"{name} -d {guest.rxe('a')} -x 1 -F -H -s {size} -n {rounds} -p {PORT} {' '.join(options)}"
-    r = guest.run(f"ulimit -l unlimited; taskset -c 1 {argv} >/tmp/perftest.server 2>&1 & "
-                  f"until ss -Htln 'sport = :{PORT}' | grep -q .; do sleep 0.05; done; "
-                  f"taskset -c 0 {argv} {guest.address('a')}; rc=$?; wait; exit $rc", timeout=LIMIT_S)
-    samples = sorted(map(float, re.findall(r"^\d+, (\S+)$", r.out, re.M)))
+    out = bed.perftest(guest, guest, "a", name, "-F", "-H", "-s", size, "-n", rounds, *options, pin=True, timeout=LIMIT_S)
+    samples = sorted(map(float, re.findall(r"^\d+, (\S+)$", out, re.M)))
     if len(samples) < rounds // 2:
-        raise SystemExit(f"{name}: not understood:\n{r.out}{r.err}")
+        raise SystemExit(f"{name}: not understood:\n{out}")
     return samples
 
 
@@ -96,7 +92,7 @@ def main():
         print(f"{opt.pairs} pairs, {opt.rounds} rounds a run; {guest.run('uname -sr').out.strip()}, 2 virtual CPUs", flush=True)
         for _ in range(opt.pairs):
             for size, case in uds.items():
-                case.pair(lambda: ud(size), lambda: perftest(guest, "ib_send_lat", size, opt.rounds, "-c UD"))
+                case.pair(lambda: ud(size), lambda: perftest(guest, "ib_send_lat", size, opt.rounds, "-c", "UD"))
             for (dgrams, size), case in reads.items():
                 case.pair(lambda: read(dgrams), lambda: perftest(guest, "ib_read_lat", size, opt.rounds))
         for case in (*uds.values(), *reads.values()):

@@ -119,10 +119,7 @@ class Verbs(unittest.TestCase):
                 bed.multicast(G, G, line, group, 20)
 
     def test_connected(self):
-        server = G.start("exec stdbuf -oL ib_send_lat -d rxe_a -R -n 50")
-        server.wait_line("Waiting for client", stream=1)
-        G.run(f"ib_send_lat -d rxe_a -R -n 50 {G.address('a')}")
-        self.assertEqual(server.wait(), 0, server.tail())
+        self.assertIn("t_typical", bed.perftest(G, G, "a", "ib_send_lat", "-n", 50))
 
 
 class UdpHost(unittest.TestCase):

@@ -92,16 +92,10 @@ class Links(unittest.TestCase):
 
 
 class Connected(unittest.TestCase):
-    def transfer(self, *args):
-        server = H2.start(["stdbuf", "-oL", *args])
-        server.wait_line("Waiting for client", stream=1)
-        H1.run([*args, H2.address("a")])
-        self.assertEqual(server.wait(), 0, server.tail())
-
     def test_messages_and_reads(self):
         with H1.capture("a") as wire:
-            self.transfer("ib_send_lat", "-d", "rxe_a", "-R", "-n", "50")
-            self.transfer("ib_read_lat", "-d", "rxe_a", "-R", "-n", "50")
+            for tool in ("ib_send_lat", "ib_read_lat"):
+                bed.perftest(H1, H2, "a", tool, "-n", 50)
         opcodes = {f.opcode for f in read_pcap(wire.path)}
         self.assertTrue({0x04, 0x0C, 0x10, 0x11} <= opcodes, opcodes)      # SEND only, READ request and response, ACK
         rocev2_check(self, wire.path)
@@ -112,7 +106,7 @@ class Connected(unittest.TestCase):
                 h.set_mtu("a", bed.JUMBO)
                 h.run("until ibv_devinfo -d rxe_a | grep -q 'active_mtu:.*4096'; do sleep 0.1; done")
             with H1.capture("a") as wire:
-                self.transfer("ib_send_lat", "-d", "rxe_a", "-R", "-n", "20", "-s", "8192")
+                bed.perftest(H1, H2, "a", "ib_send_lat", "-n", 20, "-s", 8192)
             self.assertEqual(max(f.total for f in read_pcap(wire.path)), 20 + 8 + 12 + 4096 + 4)
             rocev2_check(self, wire.path)
         finally:
