@@ -111,7 +111,7 @@ class Process:
     def signal(self, number):
         self.popen.send_signal(number)
 
-    def stop(self, timeout=10):
+    def stop(self, timeout=60):
         if self.popen.poll() is None:
             self.popen.send_signal(signal.SIGCONT)
             self.popen.terminate()
@@ -245,7 +245,7 @@ class Subscriber(Process):
         super().__init__([program("tw-subscribe"), "-c", site.path, "--as", "local", "--name", name,
                           "--format", "json", "--summary", self.summary_path, *args], self.out)
 
-    def stop(self, timeout=10):
+    def stop(self, timeout=60):
         rc = super().stop(timeout)
         self.out.close()
         return rc

@@ -11,7 +11,7 @@ SITE_PROGRAMS = ("tw-feedhandler", "tw-publisher", "tw-subscribe")
 PROGRAMS = SITE_PROGRAMS + ("tw-config", "tw-run", "tw-gen", "tw-demo", "tw-exchange")
 
 
-def run(*argv, timeout=30):
+def run(*argv, timeout=60):
     p = subprocess.run([tw.program(argv[0]), *argv[1:]], stdin=subprocess.DEVNULL,
                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                        timeout=timeout * tw.SLOW)

@@ -379,7 +379,7 @@ class Rerequests(unittest.TestCase):
 class Mistakes(unittest.TestCase):
     def run_it(self, *args):
         p = subprocess.run([tw.program("tw-exchange"), *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                           stderr=subprocess.PIPE, text=True, timeout=30 * tw.SLOW)
+                           stderr=subprocess.PIPE, text=True, timeout=60 * tw.SLOW)
         return p.returncode, p.stdout, p.stderr
 
     def test_options(self):

@@ -148,7 +148,7 @@ class Live(unittest.TestCase):
                 with open(subscriber.out_path, "rb") as f:
                     return f.read().count(b'"kind"') >= wanted
             try:
-                tw.wait_until(arrived, f"{wanted} messages", timeout=20)
+                tw.wait_until(arrived, f"{wanted} messages")
             finally:
                 feed.signal(signal.SIGTERM)
                 feed.wait()

@@ -113,7 +113,7 @@ class Subscribe(unittest.TestCase):
     def test_check_touches_nothing(self):
         with tw.Site(files=[self.feed]) as site:
             good = subprocess.run([tw.program("tw-subscribe"), "-c", site.path, "--as", "local", "--check"],
-                                  capture_output=True, text=True, timeout=20)
+                                  capture_output=True, text=True, timeout=60)
             self.assertEqual(good.returncode, 0, good.stderr)
             self.assertIn("channel 1", good.stdout)
             self.assertEqual(os.listdir(site.run_dir), [])
@@ -123,6 +123,6 @@ class Subscribe(unittest.TestCase):
                                        (["--format", "xml"], 64, "xml"),
                                        (["--count", "0"], 64, "--count")):
                 bad = subprocess.run([tw.program("tw-subscribe"), "-c", site.path, "--check", *args],
-                                     capture_output=True, text=True, timeout=20)
+                                     capture_output=True, text=True, timeout=60)
                 self.assertEqual(bad.returncode, status, (args, bad.stderr))
                 self.assertIn(word, bad.stderr)
