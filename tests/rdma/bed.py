@@ -200,26 +200,25 @@ class Guests:
                       for i in range(count)]
 
     def boot(self):
-        try:
-            for h in self.hosts:
-                h.boot()
-            for h in self.hosts:
-                for nic in h.nics:
-                    for w in nic.wires:
-                        w.close()
-            for h in self.hosts:
-                h.ready()
-        except BaseException:
-            self.close()
-            raise
-        return self.hosts
+        for h in self.hosts:
+            h.boot()
+        for h in self.hosts:
+            for nic in h.nics:
+                for w in nic.wires:
+                    w.close()
+        return self
+
+    def ready(self):
+        for h in self.hosts:
+            h.ready()
+        return self
 
     def close(self):
         for h in self.hosts:
             h.close()
 
     def __enter__(self):
-        return self.boot()
+        return self
 
     def __exit__(self, *unused):
         self.close()
@@ -233,21 +232,33 @@ def require():
         raise unittest.SkipTest(str(e)) from e
 
 
+def booted(make):
+    """What make() begins to boot, when it is ready.  A guest that died on the way there has told nothing of what is to be
+    tested, only of how busy the machine is (early panics and stalls under emulation): that is shown, and tried again."""
+    for left in (2, 1, 0):
+        guest = make()
+        try:
+            guest.boot()
+            guest.ready()
+            return guest
+        except vm.GuestError as e:
+            guest.close()
+            if left == 0:
+                raise
+            print(e, file=sys.stderr, flush=True)
+        except BaseException:
+            guest.close()
+            raise
+
+
 def one_guest(**options):
     """The guest of a test module, booted; close() it in tearDownModule()."""
-    guest = OneGuest(**options).boot()
-    try:
-        return guest.ready()
-    except BaseException:
-        guest.close()
-        raise
+    return booted(lambda: OneGuest(**options))
 
 
 def guests(count=2, **options):
     """The guests of a test module, booted; close() the result in tearDownModule()."""
-    bed = Guests(count, **options)
-    bed.boot()
-    return bed
+    return booted(lambda: Guests(count, **options))
 
 
 def mckey(host, line, group, count, *args):

@@ -1,12 +1,13 @@
 """The bed itself, in one guest: its commands, its rxe devices, its udp host, its losses, and how it fails."""
 import hashlib
+import io
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import unittest
-import unittest.mock
+from unittest import mock
 
 import bed
 import image
@@ -203,10 +204,22 @@ class Failures(unittest.TestCase):
         finally:
             g.close()
 
+    def test_what_dies_while_it_boots_is_made_again(self):
+        deaths = [mock.Mock(**{"ready.side_effect": vm.GuestError("panic")}) for _ in range(3)]
+        good = mock.Mock()
+        with mock.patch("sys.stderr", io.StringIO()) as said:
+            self.assertIs(bed.booted(mock.Mock(side_effect=[*deaths[:2], good])), good)
+            self.assertEqual(said.getvalue(), "panic\npanic\n")
+            with self.assertRaises(vm.GuestError):
+                bed.booted(mock.Mock(side_effect=deaths))
+        for guest in deaths:
+            guest.close.assert_called_with()
+        good.close.assert_not_called()
+
     def test_probe_survives_what_hangs(self):
         """A QEMU that never comes up is killed at the limit."""
         kernel, initrd = image.get()
-        with tempfile.TemporaryDirectory() as d, unittest.mock.patch.dict(os.environ, PATH=d + ":" + os.environ["PATH"]):
+        with tempfile.TemporaryDirectory() as d, mock.patch.dict(os.environ, PATH=d + ":" + os.environ["PATH"]):
             pid_file = os.path.join(d, "pid")
             with open(os.path.join(d, image.QEMU), "w", encoding="ascii") as f:
                 f.write(f"#!/bin/sh\necho $$ > {pid_file}.new; mv {pid_file}.new {pid_file}\nexec sleep 3600\n")

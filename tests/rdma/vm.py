@@ -22,8 +22,7 @@ import image
 import tw
 
 BOOT_S = 180    # takes 10 s alone; the machine may be very loaded
-GRACE_S = 60
-
+GRACE_S = 180   # for what takes a moment
 
 BOOT_SH = """\
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8
@@ -87,14 +86,14 @@ class GuestProcess:
     def tail(self, lines=40):
         return "\n".join([*self.lines(1)[-lines:], *self.lines(2)[-lines:]])
 
-    def wait_line(self, text, timeout=60, count=1, stream=2):
+    def wait_line(self, text, timeout=GRACE_S, count=1, stream=2):
         """Until `text` stands in `count` lines."""
         seen = lambda: sum(text in line for line in self.lines(stream)) >= count
         self._until(lambda: seen() or self.rc is not None, timeout, f"no line with '{text}'")
         if not seen():
             raise GuestError(f"{self.guest.name}: {self.cmd}: ended ({self.rc}) without a line with '{text}':\n{self.tail()}")
 
-    def wait(self, timeout=60):
+    def wait(self, timeout=GRACE_S):
         self._until(lambda: self.rc is not None, timeout, "still runs")
         return self.rc
 
@@ -102,7 +101,7 @@ class GuestProcess:
         """To the process and all that it started."""
         self.guest.say(op="signal", id=self.number, number=int(number))
 
-    def stop(self, timeout=60):
+    def stop(self, timeout=GRACE_S):
         """SIGTERM, and SIGKILL if that is not enough; returns the exit status."""
         if self.rc is None:
             self.signal(signal.SIGCONT)
@@ -319,7 +318,7 @@ class Guest:
         p._until(lambda: p.pid is not None, GRACE_S, "not started")
         return p
 
-    def run(self, cmd, timeout=60, check=True, **options):
+    def run(self, cmd, timeout=GRACE_S, check=True, **options):
         """Runs a command to its end and returns a Result; one that lasts longer than `timeout` seconds is killed.
         Raises GuestError for that, and with `check` for an exit status other than 0."""
         p = self.start(cmd, **options)
