@@ -66,7 +66,7 @@ class Commands(unittest.TestCase):
 
     def test_timeout_kills_all_of_it(self):
         with self.assertRaisesRegex(vm.GuestError, "still runs"):
-            G.run(f"echo $$ > {G.path('pids')}; sleep 3600 & echo $! >> {G.path('pids')}; wait", timeout=2)
+            G.run(f"echo $$ > {G.path('pids')}; sleep 3600 & echo $! >> {G.path('pids')}; wait", timeout=10)
         pids = image.read(G.path("pids")).split()
         self.assertEqual(len(pids), 2)
         G.run("".join(f"while kill -0 {int(p)}; do sleep 0.1; done 2>/dev/null;" for p in pids))
