@@ -539,7 +539,7 @@ static void begin_session(struct tw_arb *arb, struct tw_arb_run *run)
 	arb->session = hdr->session;
 	arb->next_seq = start_seq(arb, hdr);
 	arb->known_end = arb->next_seq;
-	arb->tail.pos = TW_ARB_NO_POS;
+	arb->tail.pos = arb->next_seq == 1 ? TW_ARB_HEAD_POS : TW_ARB_NO_POS;
 	arb->final_seq = 0;
 	arb->end_reported = false;
 	for (uint32_t i = 0; i < arb->conf.lines; i++) {

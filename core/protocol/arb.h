@@ -168,6 +168,9 @@ struct tw_arb_gap {
 	bool due;    /* every line that is not down has passed it, or wait_ns is over */
 	bool passed; /* nothing of it may still come on a line: see "Giving up" */
 	bool has_place;
+	/* has_place: it begins with the session, and the place with a log: there it lies, but where what lies
+	 * after it is of a publisher that was not the session's first, whose log begins later */
+	bool head;
 	uint32_t publisher; /* has_place: it lies in [begin_pos, end_pos) of this one's history */
 	uint64_t begin_pos, end_pos;
 };

@@ -49,14 +49,15 @@ static bool is_due(const struct tw_arb *arb, const struct tw_arb_seg *gap, uint6
 /* Places are what the lines said, and nothing is asked for on the word of two that cannot both be
  * right: a datagram has at least one message and at most TW_WIRE_DGRAM_MAX_BYTES, and so much at most
  * is skipped at the end of a log, which holds several. */
-static bool place_holds(const struct tw_arb_seg *gap, const struct tw_arb_gap_info *info)
+static bool place_holds(const struct tw_arb_seg *gap, const struct tw_arb_place *begin,
+			const struct tw_arb_place *end)
 {
 	uint64_t msgs = gap->end_seq - gap->first_seq;
 	uint64_t dgram_units = TW_WIRE_DGRAM_MAX_BYTES / TW_WIRE_UNIT_BYTES;
 
-	return info->begin.pos != TW_ARB_NO_POS && info->end.pos != TW_ARB_NO_POS &&
-	       info->begin.publisher == info->end.publisher && info->begin.pos < info->end.pos &&
-	       (info->end.pos - info->begin.pos) / (2 * dgram_units) <= msgs;
+	return begin->pos != TW_ARB_NO_POS && end->pos != TW_ARB_NO_POS &&
+	       begin->publisher == end->publisher && begin->pos < end->pos &&
+	       (end->pos - begin->pos) / (2 * dgram_units) <= msgs;
 }
 
 void tw_arb_gap(const struct tw_arb *arb, uint32_t gap_id, uint64_t now_ns, struct tw_arb_gap *out)
@@ -71,10 +72,14 @@ void tw_arb_gap(const struct tw_arb *arb, uint32_t gap_id, uint64_t now_ns, stru
 				    .due = is_due(arb, gap, now_ns),
 				    .passed = now_ns - gap->seen_ns >= arb->conf.wait_ns &&
 					      tw_arb_lines_past(arb, gap) };
-	if (place_holds(gap, info)) {
+	bool head = info->begin.pos == TW_ARB_HEAD_POS;
+	struct tw_arb_place begin =
+		head ? (struct tw_arb_place){ 0, info->end.publisher } : info->begin;
+	if (place_holds(gap, &begin, &info->end)) {
 		out->has_place = true;
-		out->publisher = info->begin.publisher;
-		out->begin_pos = info->begin.pos;
+		out->head = head;
+		out->publisher = begin.publisher;
+		out->begin_pos = begin.pos;
 		out->end_pos = info->end.pos;
 	}
 }

@@ -23,6 +23,8 @@
 
 #define TW_ARB_NO_SLOT UINT32_MAX
 #define TW_ARB_NO_POS  UINT64_MAX
+/* Where a session's message 1 lies: the begin of its first publisher's log.  Nobody has said who that is. */
+#define TW_ARB_HEAD_POS (UINT64_MAX - 1)
 
 enum tw_arb_seg_kind {
 	TW_ARB_SEG_GAP, /* nobody has brought it */
@@ -46,7 +48,7 @@ struct tw_arb_seg {
 
 /* A place between two datagrams in the history of one publisher. */
 struct tw_arb_place {
-	uint64_t pos; /* log units, TW_ARB_NO_POS: not known */
+	uint64_t pos; /* log units, TW_ARB_NO_POS: not known, or TW_ARB_HEAD_POS */
 	uint32_t publisher;
 };
 

@@ -48,9 +48,19 @@ static bool rest_of_round(const struct tw_repair *repair, const struct tw_arb_ga
 	return true;
 }
 
-static void new_round(const struct tw_arb_gap *gap, const struct tw_arb_note *note, struct ask *ask)
+/* Whether to ask by number.  A head that is larger than one read is what a late joiner misses, and its history
+ * may have lost its begin: where it begins now is what a read by number tells. */
+static bool is_by_seq(const struct tw_repair *repair, const struct tw_arb_gap *gap,
+		      const struct tw_arb_note *note)
 {
-	bool by_seq = note->by_seq || !gap->has_place;
+	return note->by_seq || !gap->has_place ||
+	       (gap->head && gap->end_pos - gap->begin_pos > repair->read_units);
+}
+
+static void new_round(const struct tw_repair *repair, const struct tw_arb_gap *gap,
+		      const struct tw_arb_note *note, struct ask *ask)
+{
+	bool by_seq = is_by_seq(repair, gap, note);
 
 	*ask = (struct ask){ .begin = by_seq ? gap->first_seq : gap->begin_pos,
 			     .end = by_seq ? gap->end_seq : gap->end_pos,
@@ -76,7 +86,7 @@ static enum plan plan(struct tw_repair *repair, const struct tw_arb_gap *gap,
 		if (note->rounds >= repair->conf.attempts_max) {
 			return PLAN_OVER;
 		}
-		new_round(gap, note, ask);
+		new_round(repair, gap, note, ask);
 		from = note->rounds == 0 ? 0 : note->server + 1u;
 	}
 	ask->server = tw_repair_pick_server(repair, from, gap->end_seq);
@@ -193,6 +203,7 @@ static bool post(struct tw_repair *repair, uint32_t gap_id, const struct tw_arb_
 	read->server = ask->server;
 	read->by_seq = ask->by_seq;
 	read->whole = ask->from_begin && end == ask->end;
+	read->head = !ask->by_seq && gap->head && ask->from_begin;
 	read->wide = wide;
 	repair->stats.retries += ask->begins_round && note->rounds > 0 ? 1 : 0;
 	note_asked(repair, note, ask, end);

@@ -22,8 +22,12 @@
  *            server is trusted to bring it: one that is up, has brought what it was asked for and
  *            has not failed since; or that has not been asked yet, and for a quarter of retry_max_ns then.
  * Addresses  Where both neighbours of a gap are known and of one publisher, it is a range of log units
- *            of that publisher's history; else (a late joiner's head, a publisher restart) a range of
- *            message numbers.  The same where the position did not bring what it should have.
+ *            of that publisher's history; else (a publisher restart) a range of message numbers.  The same
+ *            where the position did not bring what it should have.  The head of a session has nobody before
+ *            it, but its first publisher's log begins with it: where one read takes all from there to what
+ *            lies behind the gap, it is asked for so.  What another publisher's log begins with
+ *            later is used, and what it does not have is asked for by number; so is a larger head, a
+ *            late joiner's, of which nobody knows yet where the history begins.
  * By number  a server answers with the datagrams from the first that is still there, as many as fit.
  *            What lies before that is gone for good, and so is all of a range that it calls gone: a
  *            history is the last part of a session.  So a range larger than one read is first

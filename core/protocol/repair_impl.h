@@ -21,6 +21,7 @@ struct tw_repair_slot {
 	uint8_t round;       /* of the first of its gaps */
 	bool by_seq;
 	bool whole;   /* by position: all of the gaps that it is for, from their begin on */
+	bool head;    /* by position: from the begin of a log, which may lie behind the gap's */
 	bool wide;    /* by number: more than fits into one reply */
 	bool overdue; /* its server has been left alone for it */
 };

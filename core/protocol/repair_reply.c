@@ -59,7 +59,7 @@ static bool was_asked_for(const struct tw_repair *repair, const struct tw_dgram 
 		if (first_seq != walk->end_seq) {
 			return false;
 		}
-	} else if (!read->by_seq && read->whole && first_seq != read->first_seq) {
+	} else if (!read->by_seq && read->whole && !read->head && first_seq != read->first_seq) {
 		return false;
 	}
 	return read->by_seq || !tw_seq_before(read->end_seq, dgram->end_seq);
@@ -200,6 +200,12 @@ static bool has_brought_all(const struct tw_repair *repair)
 	return tw_arb_gap_from(repair->arb, read->first_seq, read->end_seq) == TW_ARB_NO_GAP;
 }
 
+/* A log that was read from its begin on does not begin with the session: it is not the first publisher's. */
+static bool began_later(const struct tw_repair_walk *walk)
+{
+	return walk->read.head && !walk->wrong && walk->got_seq != walk->end_seq;
+}
+
 /* By number: where the server's history begins, and what is to be asked for next. */
 static void learn_begin(struct tw_repair *repair)
 {
@@ -235,6 +241,8 @@ void tw_repair_end_walk(struct tw_repair *repair)
 		server->blocked_ns = 0;
 	} else if (walk->no_room != tw_arb_repair_no_room(repair->arb)) {
 		was_no_attempt(repair, &walk->read);
+	} else if (began_later(walk)) {
+		ask_by_seq(repair, &walk->read, 1);
 	} else {
 		repair->stats.broken++;
 		tw_repair_strike(repair, walk->read.server);

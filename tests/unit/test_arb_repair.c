@@ -170,8 +170,9 @@ Test(arb_repair, no_place_without_two_neighbours_of_one_life, .timeout = 10)
 	struct tw_arb_conf conf = repairing();
 	struct scene *s = scene_new(&conf);
 
-	give_at(s, A, 100, 5, 5);
-	cr_expect_not(gap_at(s, 0).has_place, "nobody before it");
+	s->spec.session = SESSION + 1;
+	give_at(s, A, UINT64_MAX / 64, 5, 5);
+	cr_expect_not(gap_at(s, 0).has_place, "nobody before it, and no position behind it");
 	s->spec.publisher = 2;
 	give_at(s, A, 200, 8, 8);
 	cr_expect_not(gap_at(s, 1).has_place, "two lives");
@@ -184,6 +185,58 @@ Test(arb_repair, no_place_without_two_neighbours_of_one_life, .timeout = 10)
 	give_at(s, A, 3, 16, 16);
 	cr_expect_not(gap_at(s, 5).has_place, "no position before it");
 	cr_expect_eq(tw_arb_gaps(s->arb), 6);
+	scene_free(s);
+}
+
+Test(arb_repair, the_head_of_a_session_lies_at_the_begin_of_a_log, .timeout = 10)
+{
+	struct tw_arb_conf conf = repairing();
+	struct scene *s = scene_new(&conf);
+
+	s->spec.publisher = 5;
+	uint64_t end = give_at(s, A, 40, 9, 9);
+	EXPECT_PLACE(gap_at(s, 0), 5, 0, 40);
+	cr_expect(gap_at(s, 0).head);
+	give_at(s, A, end + 4, 12, 12);
+	cr_expect_not(gap_at(s, 1).head);
+	/* what comes of it: the part before it is a head still, the part behind it is not */
+	end = give_at(s, B, 10, 4, 5);
+	EXPECT_PLACE(gap_at(s, 0), 5, 0, 10);
+	cr_expect(gap_at(s, 0).head);
+	EXPECT_PLACE(gap_at(s, 1), 5, end, 40);
+	cr_expect_not(gap_at(s, 1).head);
+	/* a log that begins later does not have it */
+	s->spec.publisher = 6;
+	give_at(s, B, 0, 3, 3);
+	cr_expect_eq(gap_at(s, 0).end_seq, 3);
+	cr_expect_not(gap_at(s, 0).has_place);
+	scene_free(s);
+}
+
+Test(arb_repair, a_head_that_a_heartbeat_shows_has_a_place, .timeout = 10)
+{
+	struct tw_arb_conf conf = repairing();
+	struct scene *s = scene_new(&conf);
+
+	s->spec.log_pos = 8;
+	give_heartbeat(s, A, 3);
+	EXPECT_PLACE(gap_at(s, 0), s->spec.publisher, 0, 8);
+	cr_expect(gap_at(s, 0).head);
+	scene_free(s);
+}
+
+/* It begins with what it hears: whatever is missing has somebody before it. */
+Test(arb_repair, a_live_subscriber_has_no_head, .timeout = 10)
+{
+	struct tw_arb_conf conf = repairing();
+	conf.start = TW_START_LIVE;
+	struct scene *s = scene_new(&conf);
+
+	uint64_t end = give_at(s, A, 40, 9, 9);
+	give_at(s, A, end + 4, 12, 12);
+	cr_assert_eq(tw_arb_gaps(s->arb), 1);
+	EXPECT_PLACE(gap_at(s, 0), s->spec.publisher, end, end + 4);
+	cr_expect_not(gap_at(s, 0).head);
 	scene_free(s);
 }
 
@@ -462,10 +515,11 @@ Test(arb_repair, a_new_session_flushes_gaps, .timeout = 10)
 	give_data(s, A, 5, 5);
 	tw_arb_gap_walk_to(s->arb, tw_arb_gap_first(s->arb));
 	s->spec.session = SESSION + 1;
-	give_data(s, A, 2, 2);
+	give_at(s, A, 7, 2, 2);
 	EXPECT(s, "gap 4-4, lost 4-4, data 5-5 A*, session 8 from 1, gap 1-1");
 	cr_expect_eq(tw_arb_gap_walker(s->arb), tw_arb_gap_first(s->arb));
 	cr_expect_eq(tw_arb_gaps(s->arb), 1);
-	cr_expect_not(gap_at(s, 0).has_place, "the place before it is of another session");
+	EXPECT_PLACE(gap_at(s, 0), s->spec.publisher, 0, s->spec.log_pos);
+	cr_expect(gap_at(s, 0).head, "the place before it is of another session");
 	scene_free(s);
 }

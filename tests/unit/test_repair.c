@@ -329,6 +329,104 @@ Test(repair, a_lost_tail_is_healed_by_the_next_heartbeat, .timeout = 10)
 	bed_free(bed);
 }
 
+Test(repair, the_head_of_a_session_is_asked_for_by_position, .timeout = 10)
+{
+	struct bed *bed = bed_new();
+
+	bed_send_many(bed, 4);
+	bed_give_both(bed, 3);
+	cr_assert_eq(bed_poll(bed), 1);
+	cr_expect_not(bed->reads[0].by_seq);
+	cr_expect_eq(bed->reads[0].publisher, PUBLISHER);
+	cr_expect_eq(bed->reads[0].begin, 0);
+	cr_expect_eq(bed->reads[0].end, bed->dgrams[3].pos);
+	bed_answer_all(bed);
+	cr_expect_eq(bed->from_history_msgs, bed->dgrams[3].first_seq - 1);
+	cr_expect_eq(bed->ledger.next_seq, bed->made_seq);
+	cr_expect_eq(bed->ledger.lost_msgs, 0);
+	bed_free(bed);
+}
+
+/* Only the session's first publisher has it where the others' logs begin: what those begin with is taken all the
+ * same, and none of them has done wrong. */
+Test(repair, the_head_of_a_session_that_a_later_life_does_not_have, .timeout = 10)
+{
+	struct bed *bed = bed_new();
+	struct tw_repair_stats stats;
+
+	bed_send_many(bed, 3);
+	bed_restart_publisher(bed, PUBLISHER + 1);
+	bed_send_many(bed, 3);
+	bed_give_both(bed, 5);
+	cr_assert_eq(bed_poll(bed), 1);
+	cr_expect_not(bed->reads[0].by_seq);
+	cr_expect_eq(bed->reads[0].publisher, PUBLISHER + 1);
+	bed_answer_all(bed);
+	tw_repair_stats(bed->repair, &stats);
+	cr_expect_eq(stats.broken, 0);
+	cr_expect_eq(bed_poll(bed), 0, "after a pause, as ever");
+	bed_pass(bed, RETRY_NS);
+	bed_idle(bed);
+	cr_assert_eq(bed_poll(bed), 1);
+	cr_expect(bed->reads[0].by_seq);
+	cr_expect_eq(bed->reads[0].begin, 1);
+	cr_expect_eq(bed->reads[0].end, bed->dgrams[3].first_seq);
+	cr_assert_eq(bed_serve(bed, &bed->reads[0]), TW_REPAIR_GONE);
+	bed_answer_all(bed);
+	bed_pass(bed, WAIT_NS);
+	bed_idle(bed);
+	bed_poll(bed);
+	cr_expect_eq(bed->ledger.lost_msgs, bed->dgrams[3].first_seq - 1);
+	cr_expect_eq(bed->from_history_msgs, bed->dgrams[5].first_seq - bed->dgrams[3].first_seq);
+	cr_expect_eq(bed->ledger.next_seq, bed->made_seq);
+	bed_free(bed);
+}
+
+Test(repair, a_head_that_has_been_overwritten_is_asked_for_by_number, .timeout = 10)
+{
+	struct bed *bed = bed_draft();
+	bed->log_bytes = 64 + 64 * 1500;
+	bed_open(bed);
+	bed_send_many(bed, 4);
+	bed_give_both(bed, 3);
+	cr_assert_eq(bed_poll(bed), 1);
+	cr_expect_not(bed->reads[0].by_seq);
+	while (bed_serve(bed, &bed->reads[0]) == TW_REPAIR_OK) {
+		bed_send(bed, 1);
+	}
+	bed_answer_all(bed);
+	bed_pass(bed, RETRY_NS);
+	bed_idle(bed);
+	cr_assert_eq(bed_poll(bed), 1);
+	cr_expect(bed->reads[0].by_seq);
+	cr_expect_eq(bed->reads[0].begin, 1);
+	bed_free(bed);
+}
+
+Test(repair, a_head_that_finds_no_room_is_asked_for_again_by_position, .timeout = 10)
+{
+	struct bed *bed = bed_draft();
+	bed->arb_conf.store_dgrams = 1;
+	bed_open(bed);
+	bed_send_many(bed, 4);
+	bed_give_both(bed, 3);
+	cr_assert_eq(bed_poll(bed), 1);
+	bed_give(bed, A, 2); /* set aside */
+	bed_answer_all(bed);
+	for (uint32_t turns = 0; tw_arb_gaps(bed->arb) > 0; turns++) {
+		cr_assert_lt(turns, 10);
+		bed_pass(bed, RETRY_NS);
+		bed_idle(bed);
+		bed_poll(bed);
+		for (uint32_t i = 0; i < bed->read_count; i++) {
+			cr_expect_not(bed->reads[i].by_seq);
+		}
+		bed_answer_all(bed);
+	}
+	cr_expect_eq(bed->ledger.lost_msgs, 0);
+	bed_free(bed);
+}
+
 Test(repair, a_late_joiner_asks_by_number_from_the_begin, .timeout = 10)
 {
 	struct bed *bed = bed_new();

@@ -15,7 +15,7 @@
 #define SESSION 7u
 #define PER     12u /* orders that fill a datagram to the unit */
 #define UNITS   (PUB_BED_MTU_BYTES / TW_WIRE_UNIT_BYTES)
-#define ALL     90u /* datagrams */
+#define ALL     150u /* datagrams: more than one read takes */
 
 _Static_assert(TW_WIRE_HDR_BYTES + PER * sizeof(struct tw_msg_order_add) == PUB_BED_MTU_BYTES,
 	       "a full datagram");
@@ -221,10 +221,21 @@ Test(sub_repair, what_no_line_brings_comes_from_history, .timeout = 60)
 	assert_no_leak();
 }
 
-Test(sub_repair, a_late_joiner_asks_by_number, .timeout = 60)
+Test(sub_repair, a_head_is_read_from_the_begin_of_the_log, .timeout = 60)
 {
 	scene_open("");
 	uint32_t dropped = play(30);
+	cr_assert(poll_until(scene.sub, &stream, 64, TW_EV_END, 1));
+	assert_messages(&stream, SESSION, 1, 1 + ALL * PER);
+	cr_assert_eq(stats_now().repaired_by_history, dropped * PER);
+	cr_assert_eq(atomic_load(&scene.by_seq), 0);
+	scene_close();
+}
+
+Test(sub_repair, a_late_joiner_asks_by_number, .timeout = 60)
+{
+	scene_open("");
+	uint32_t dropped = play(120);
 	cr_assert(poll_until(scene.sub, &stream, 64, TW_EV_END, 1));
 	assert_messages(&stream, SESSION, 1, 1 + ALL * PER);
 	cr_assert_eq(stats_now().repaired_by_history, dropped * PER);
