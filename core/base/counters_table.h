@@ -291,6 +291,8 @@
 	  "connections ended for a login to a new life (RC)")                                  \
 	C(reader, READER, silent, COUNTER, "",                                                 \
 	  "connections whose server answered no retransmission (RC)")                          \
+	C(reader, READER, stuck, COUNTER, "",                                                  \
+	  "connections given up because READs on them neither ended nor failed (RC)")          \
 	C(reader, READER, not_ready, COUNTER, "",                                              \
 	  "connections whose server had no receive buffer for too long (RC)")                  \
 	C(reader, READER, access_errors, COUNTER, "",                                          \

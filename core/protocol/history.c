@@ -7,8 +7,8 @@
  *                life's numbers.
  *           H6 pairs with H7: who has seen a life's numbers does not see the `published` of the one
  *                before, which would promise what is not written yet.
- *           A reader by RDMA has no fences: the NIC READs the control line after the bytes
- *           (IBV_SEND_FENCE), and this host's stores become visible to it in the order of H1, H3.
+ *           A reader by RDMA has no fences: it READs the control line when the bytes are complete,
+ *           and this host's stores become visible to it in the order of H1, H3.
  * Mutants   see core/base/bus.c. */
 #include "protocol/history.h"
 

@@ -34,10 +34,10 @@ static struct tw_wire_control control(uint64_t intent, uint64_t published)
 }
 
 static bool is_step(const struct tw_rc_step *step, enum tw_rc_target target, uint64_t addr,
-		    uint32_t bytes, bool fence)
+		    uint32_t bytes, bool waits)
 {
 	return step->target == target && step->remote_addr == addr && step->bytes == bytes &&
-	       step->fence == fence;
+	       step->waits == waits;
 }
 
 Test(rc_plan, chain_of_what_is_known_to_be_published)
@@ -82,6 +82,20 @@ Test(rc_plan, range_over_the_end_of_the_log)
 	read = range(3000, 3001); /* from its begin */
 	cr_assert_eq(tw_rc_chain_make(&chain, &grant, &read, 3001), TW_READ_OK);
 	cr_assert(is_step(&chain.steps[0], TW_RC_BYTES, LOG, 64, false));
+}
+
+/* Each leg is posted when the one before it has completed. */
+Test(rc_plan, legs)
+{
+	struct tw_rc_chain chain;
+	struct tw_read read = range(2990, 3030);
+	cr_assert_eq(tw_rc_chain_make(&chain, &grant, &read, 0), TW_READ_OK);
+	cr_assert_eq(tw_rc_leg_end(&chain, 0), 1, "the control line");
+	cr_assert_eq(tw_rc_leg_end(&chain, 1), 3, "the bytes, over the end of the log");
+	cr_assert_eq(tw_rc_leg_end(&chain, 3), 4, "the control line again");
+	cr_assert_eq(tw_rc_chain_make(&chain, &grant, &read, 3030), TW_READ_OK);
+	cr_assert_eq(tw_rc_leg_end(&chain, 0), 2);
+	cr_assert_eq(tw_rc_leg_end(&chain, 2), 3);
 }
 
 /* Every byte of every range comes once, from inside the log, and goes to its place. */
@@ -239,8 +253,10 @@ Test(rc_plan, depth_and_patience)
 	cr_assert_eq(tw_rc_ack_timeout(0), 12);
 	cr_assert_eq(tw_rc_ack_timeout(300000000ull), 13, "7 times 34 ms");
 	cr_assert_eq(tw_rc_ack_timeout(UINT64_MAX), 14);
-	cr_assert_eq(tw_rc_stuck_ns(UINT64_MAX), 2 * 7 * (4096ull << 14), "0.94 s");
+	cr_assert_eq(tw_rc_stuck_ns(2000000000ull), 2 * 7 * (4096ull << 14), "0.94 s");
 	cr_assert_eq(tw_rc_stuck_ns(100000000ull), 100000000ull);
+	cr_assert_eq(tw_rc_stuck_ns(60000000000ull), 15000000000ull,
+		     "where there is time, a quarter");
 	for (uint64_t ns = 500000000ull; ns < 30000000000ull; ns += 500000000ull) {
 		uint64_t whole_ns = (4096ull << tw_rc_ack_timeout(ns)) * (TW_RC_RETRIES + 1);
 		cr_assert(whole_ns <= ns && (whole_ns * 2 > ns || tw_rc_ack_timeout(ns) == 14));

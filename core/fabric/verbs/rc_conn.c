@@ -159,6 +159,7 @@ static void count_why(const struct tw_rc_conn *conn, enum tw_rc_why why)
 {
 	static const unsigned int counters[] = {
 		[TW_RC_WHY_TIMEOUT] = TW_READER_timeouts,
+		[TW_RC_WHY_STUCK] = TW_READER_stuck,
 		[TW_RC_WHY_SILENT] = TW_READER_silent,
 		[TW_RC_WHY_NOT_READY] = TW_READER_not_ready,
 		[TW_RC_WHY_ACCESS] = TW_READER_access_errors,
@@ -246,7 +247,7 @@ static bool request_connection(struct tw_rc_conn *conn, struct tw_rc_reader *rea
 		.private_data = &hello,
 		.private_data_len = sizeof(hello),
 		.initiator_depth = (uint8_t)tw_rc_depth(conn->device->initiator, TW_RC_DEPTH_MAX),
-		.retry_count = TW_RC_RETRIES,
+		.retry_count = TW_RC_READER_RETRIES,
 		.rnr_retry_count = TW_RC_RNR_RETRIES,
 		.qp_num = conn->qp->qp_num,
 	};
@@ -281,6 +282,7 @@ static bool connected(struct tw_rc_conn *conn, const struct tw_rc_reader *reader
 	struct tw_rc_qp_conf conf = {
 		.tos = reader->conf.tos,
 		.ack_timeout = tw_rc_ack_timeout(reader->conf.idle_timeout_ns),
+		.retries = TW_RC_READER_RETRIES,
 		.initiator = conn->device->initiator,
 	};
 	if (tw_rc_qp_ready(conn->id, conn->qp, &conf, NULL) < 0 || rdma_establish(conn->id) != 0) {

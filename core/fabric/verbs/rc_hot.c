@@ -1,8 +1,8 @@
 /* The hot thread's half of the RC reader: chains of READs, requests, completions.  See rc_reader.h.
  *
  * Order     each connection has a queue of its reads; they end in its order, whatever completes first.
- * Account   every work request belongs to a read: a chain ends with its one signalled READ; a request ends with
- *           its send and the reply to it.  After the first completion in error nothing is counted any more: the
+ * Account   every work request belongs to a read: a leg of a chain ends with its one signalled READ, and the next
+ *           is posted then; a request ends with its send and the reply to it.  After the first completion in error nothing is counted any more: the
  *           queue pair is destroyed, and all of that with it.
  * Kernel    entered for one write(2) when a connection fails, and by some providers in posting. */
 #include <string.h>
@@ -15,7 +15,7 @@
 #define COMPLETIONS 8
 
 /* What a wr_id says beside the slot. */
-#define WR_CHAIN          0u /* READs; the signalled one ends the chain */
+#define WR_LEG            0u /* READs; the signalled one ends the leg */
 #define WR_SENT           1u /* a request is out */
 #define WR_REPLY          2u
 #define WR_BITS           2u
@@ -114,27 +114,30 @@ static uintptr_t landing(const struct tw_rc_reader *reader, uint32_t slot,
 	return (uintptr_t)reader->slots.slots[slot].data + step->offset_bytes;
 }
 
-static void post_chain(struct tw_rc_conn *conn, const struct tw_rc_reader *reader, uint32_t slot,
-		       const struct tw_rc_chain *chain, uint32_t rkey)
+/* The next leg of the slot's chain. */
+static void post_leg(struct tw_rc_conn *conn, const struct tw_rc_reader *reader, uint32_t slot)
 {
+	struct tw_rc_op *op = &reader->ops[slot];
 	struct ibv_send_wr wrs[TW_RC_CHAIN_MAX];
 	struct ibv_sge sges[TW_RC_CHAIN_MAX];
 	struct ibv_send_wr *bad;
-	for (uint32_t i = 0; i < chain->count; i++) {
-		const struct tw_rc_step *step = &chain->steps[i];
-		bool last = i + 1 == chain->count;
-		unsigned int flags = step->fence ? IBV_SEND_FENCE : 0;
-		sges[i] = (struct ibv_sge){ .addr = landing(reader, slot, step),
+	uint32_t end = tw_rc_leg_end(&op->chain, op->posted);
+	uint32_t n = 0;
+	for (; op->posted < end; op->posted++, n++) {
+		const struct tw_rc_step *step = &op->chain.steps[op->posted];
+		bool last = op->posted + 1 == end;
+		sges[n] = (struct ibv_sge){ .addr = landing(reader, slot, step),
 					    .length = step->bytes,
 					    .lkey = conn->lkey };
-		wrs[i] = (struct ibv_send_wr){
-			.wr_id = WR_ID(slot, WR_CHAIN),
-			.next = last ? NULL : &wrs[i + 1],
-			.sg_list = &sges[i],
+		wrs[n] = (struct ibv_send_wr){
+			.wr_id = WR_ID(slot, WR_LEG),
+			.next = last ? NULL : &wrs[n + 1],
+			.sg_list = &sges[n],
 			.num_sge = 1,
 			.opcode = IBV_WR_RDMA_READ,
-			.send_flags = flags | (last ? IBV_SEND_SIGNALED : 0),
-			.wr.rdma = { .remote_addr = step->remote_addr, .rkey = rkey },
+			.send_flags = last ? IBV_SEND_SIGNALED : 0,
+			.wr.rdma = { .remote_addr = step->remote_addr,
+				     .rkey = conn->grants[op->grant].rkey },
 		};
 	}
 	if (ibv_post_send(conn->qp, wrs, &bad) != 0) {
@@ -147,24 +150,22 @@ static bool send_chain(struct tw_rc_conn *conn, struct tw_rc_reader *reader, uin
 		       uint32_t grant)
 {
 	struct tw_rc_op *op = &reader->ops[slot];
-	struct tw_rc_chain chain;
 	enum tw_read_status status =
-		tw_rc_chain_make(&chain, &conn->grants[grant], &reader->slots.slots[slot].read,
+		tw_rc_chain_make(&op->chain, &conn->grants[grant], &reader->slots.slots[slot].read,
 				 conn->published[grant]);
 	if (status != TW_READ_OK) {
 		done_with(op, status, 0);
 		return true;
 	}
 	/* one chain goes in any case: the device itself never has more under way than was agreed */
-	if (conn->reads_out != 0 && conn->reads_out + chain.count > conn->depth) {
+	if (conn->reads_out != 0 && conn->reads_out + op->chain.count > conn->depth) {
 		return false;
 	}
 	op->state = TW_RC_OP_READING;
-	op->reads = chain.count;
 	op->grant = grant;
-	op->before = chain.before;
-	conn->reads_out += chain.count;
-	post_chain(conn, reader, slot, &chain, conn->grants[grant].rkey);
+	op->posted = 0;
+	conn->reads_out += op->chain.count;
+	post_leg(conn, reader, slot);
 	return true;
 }
 
@@ -256,9 +257,9 @@ static void chain_is_done(struct tw_rc_conn *conn, struct tw_rc_reader *reader, 
 	struct tw_rc_op *op = &reader->ops[slot];
 	struct tw_rc_aux *aux = &reader->aux[slot];
 	const struct tw_read *read = &reader->slots.slots[slot].read;
-	conn->reads_out -= op->reads;
+	conn->reads_out -= op->chain.count;
 	enum tw_read_status status =
-		tw_rc_judge(&conn->grants[op->grant], read, op->before ? &aux->before : NULL,
+		tw_rc_judge(&conn->grants[op->grant], read, op->chain.before ? &aux->before : NULL,
 			    &aux->after, &conn->published[op->grant]);
 	if (status == TW_READ_BROKEN) {
 		give_up(conn, reader, TW_RC_WHY_MALFORMED);
@@ -302,8 +303,13 @@ static void take(struct tw_rc_conn *conn, struct tw_rc_reader *reader, const str
 	uint32_t slot = (uint32_t)(wc->wr_id >> WR_BITS);
 	struct tw_rc_op *op = &reader->ops[slot];
 	uint32_t what = (uint32_t)wc->wr_id & ((1u << WR_BITS) - 1);
-	if (what == WR_CHAIN) {
-		chain_is_done(conn, reader, slot);
+	if (what == WR_LEG) {
+		conn->progress_ns = tw_mono_ns();
+		if (op->posted < op->chain.count) {
+			post_leg(conn, reader, slot);
+		} else {
+			chain_is_done(conn, reader, slot);
+		}
 		return;
 	}
 	if (what == WR_REPLY) {
@@ -329,13 +335,18 @@ static TW_COLD void end_all(struct tw_rc_conn *conn, struct tw_rc_reader *reader
 	let_go(conn);
 }
 
+/* What is awaited first is a READ. */
+static bool is_reading(const struct tw_rc_conn *conn, const struct tw_rc_reader *reader)
+{
+	return reader->ops[slot_at(conn, reader, conn->first)].state == TW_RC_OP_READING;
+}
+
 /* From one end to the next while one is owed. */
 static bool is_late(const struct tw_rc_conn *conn, const struct tw_rc_reader *reader)
 {
 	uint32_t oldest = slot_at(conn, reader, conn->first);
-	uint64_t limit_ns = reader->ops[oldest].state == TW_RC_OP_READING
-				    ? tw_rc_stuck_ns(reader->conf.idle_timeout_ns)
-				    : reader->conf.idle_timeout_ns;
+	uint64_t limit_ns = is_reading(conn, reader) ? tw_rc_stuck_ns(reader->conf.idle_timeout_ns)
+						     : reader->conf.idle_timeout_ns;
 	uint64_t since_ns = reader->slots.slots[oldest].posted_ns;
 	since_ns = since_ns < conn->progress_ns ? conn->progress_ns : since_ns;
 	return tw_mono_ns() - since_ns >= limit_ns;
@@ -358,7 +369,8 @@ static void look(struct tw_rc_conn *conn, struct tw_rc_reader *reader)
 	if (n < 0) {
 		give_up(conn, reader, TW_RC_WHY_FAILED);
 	} else if (n == 0 && is_late(conn, reader)) {
-		give_up(conn, reader, TW_RC_WHY_TIMEOUT);
+		give_up(conn, reader,
+			is_reading(conn, reader) ? TW_RC_WHY_STUCK : TW_RC_WHY_TIMEOUT);
 	} else if (n > 0 && !conn->gave_up) {
 		pump(conn, reader);
 	}

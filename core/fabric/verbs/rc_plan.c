@@ -7,7 +7,7 @@ static void add(struct tw_rc_chain *chain, struct tw_rc_step step)
 {
 	/* whatever follows a READ waits for it; two READs of bytes need not */
 	const struct tw_rc_step *last = chain->count == 0 ? NULL : &chain->steps[chain->count - 1];
-	step.fence = last != NULL && (step.target != TW_RC_BYTES || last->target != TW_RC_BYTES);
+	step.waits = last != NULL && (step.target != TW_RC_BYTES || last->target != TW_RC_BYTES);
 	chain->steps[chain->count++] = step;
 }
 
@@ -50,6 +50,15 @@ enum tw_read_status tw_rc_chain_make(struct tw_rc_chain *chain, const struct tw_
 	}
 	add_control(chain, grant, TW_RC_CONTROL_AFTER);
 	return TW_READ_OK;
+}
+
+uint32_t tw_rc_leg_end(const struct tw_rc_chain *chain, uint32_t at)
+{
+	uint32_t end = at + 1;
+	while (end < chain->count && !chain->steps[end].waits) {
+		end++;
+	}
+	return end;
 }
 
 static bool is_control(const struct tw_wire_control *control, const struct tw_rc_grant *grant)
@@ -144,6 +153,7 @@ uint8_t tw_rc_ack_timeout(uint64_t give_up_ns)
 
 uint64_t tw_rc_stuck_ns(uint64_t give_up_ns)
 {
-	uint64_t whole_ns = (4096ull << tw_rc_ack_timeout(give_up_ns)) * (TW_RC_RETRIES + 1);
-	return 2 * whole_ns < give_up_ns ? 2 * whole_ns : give_up_ns;
+	uint64_t ns = 2 * (4096ull << tw_rc_ack_timeout(give_up_ns)) * (TW_RC_RETRIES + 1);
+	ns = ns < give_up_ns / 4 ? give_up_ns / 4 : ns;
+	return ns < give_up_ns ? ns : give_up_ns;
 }

@@ -1,11 +1,13 @@
 /* Repair by RDMA READ, as far as it needs no device: which READs a range takes, and whether what they brought
  * holds.
  *
- * Chain     The bytes, two READs where the range goes over the end of the log, then the control line, fenced:
- *           it is not read before the bytes are there.  Whoever reads has to know beforehand that the
+ * Chain     The bytes, two READs where the range goes over the end of the log, then the control line: it is not
+ *           read before the bytes are there.  Whoever reads has to know beforehand that the
  *           range is published: bytes of a datagram that is being written belong to no earlier lap, and
  *           `intent` says nothing against them.  Where the last control line that was read does not
- *           say so, one more is read before the bytes, and those are fenced as well.
+ *           say so, one more is read before the bytes, and those wait for it.
+ * Legs      What has to wait begins a leg of the chain, and a leg is posted when the one before it has completed.
+ *           IBV_SEND_FENCE would say the same to the device, but see docs/decisions/021.
  * Judging   session and publisher, then published as known before the bytes, then intent: the rule of
  *           docs/WIRE.md section 8.  A life's own `intent` is never below its `published`, so that a control
  *           line which a new life is just writing does not pass.
@@ -28,9 +30,9 @@ struct tw_rc_step { /* one READ */
 	uint32_t bytes;
 	uint32_t offset_bytes; /* TW_RC_BYTES: where they go in the slot */
 	enum tw_rc_target target;
-	bool fence;
+	bool waits; /* for all before it: begins a leg */
 };
-struct tw_rc_chain { /* signalled: the last */
+struct tw_rc_chain { /* signalled: the last of each leg */
 	struct tw_rc_step steps[TW_RC_CHAIN_MAX];
 	uint32_t count;
 	bool before; /* a control line is read before the bytes, too */
@@ -41,6 +43,9 @@ struct tw_rc_chain { /* signalled: the last */
  * well: whose life it is now is what the control line says. */
 enum tw_read_status tw_rc_chain_make(struct tw_rc_chain *chain, const struct tw_rc_grant *grant,
 				     const struct tw_read *read, uint64_t published);
+
+/* One past the last step of the leg that begins with step `at`. */
+uint32_t tw_rc_leg_end(const struct tw_rc_chain *chain, uint32_t at);
 
 /* Whether the bytes hold.  `before` NULL: `published` covered the range already.  *published grows where a
  * control line of the right life shows more; a grant for the first life gets its numbers.  BROKEN: what
@@ -59,10 +64,11 @@ uint32_t tw_rc_depth(uint32_t initiator, uint32_t responder);
  * retransmissions is given up about then, within what devices take. */
 #define TW_RC_RETRIES \
 	6u /* rxe takes 7, as of receivers that are not ready, for ever (kernel 6.1) */
+/* Of the end that READs: the most that there is, and where it is for ever tw_rc_stuck_ns() ends it. */
+#define TW_RC_READER_RETRIES 7u
 uint8_t tw_rc_ack_timeout(uint64_t give_up_ns);
-/* How long READs may take from one end to the next.  No software of the peer is in their way, and a peer
- * that is silent has failed the queue pair in half that time: what takes longer is stuck in a device, and
- * only another queue pair helps (seen on rxe of kernel 6.1 under loss). */
+/* How long READs may take from one completion to the next: twice what a device retransmits for, and where gaps
+ * may wait for long a quarter of that, so that a peer which stands still for a moment keeps its queue pair. */
 uint64_t tw_rc_stuck_ns(uint64_t give_up_ns);
 
 #endif

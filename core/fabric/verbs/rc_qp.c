@@ -82,7 +82,7 @@ int tw_rc_qp_ready(struct rdma_cm_id *id, struct ibv_qp *qp, struct tw_rc_qp_con
 		return rc;
 	}
 	attr.timeout = conf->ack_timeout;
-	attr.retry_cnt = TW_RC_RETRIES;
+	attr.retry_cnt = conf->retries;
 	attr.rnr_retry = TW_RC_RNR_RETRIES;
 	conf->initiator = tw_rc_depth(conf->initiator, attr.max_rd_atomic);
 	attr.max_rd_atomic = (uint8_t)conf->initiator;

@@ -21,7 +21,8 @@
 
 struct tw_rc_qp_conf {
 	uint8_t tos;
-	uint8_t ack_timeout;           /* as in tw_rc_ack_timeout() */
+	uint8_t ack_timeout; /* as in tw_rc_ack_timeout() */
+	uint8_t retries;
 	uint32_t initiator, responder; /* most READs that this end posts, and answers */
 };
 

@@ -44,7 +44,7 @@ _Static_assert(sizeof(struct tw_rc_aux) == 256 && sizeof(struct tw_rc_login) % 6
 
 enum tw_rc_op_state {
 	TW_RC_OP_UNSENT = 0,
-	TW_RC_OP_READING, /* a chain is out */
+	TW_RC_OP_READING, /* a leg of its chain is out */
 	TW_RC_OP_ASKED,   /* a request is out: its send and the reply to it are awaited */
 	TW_RC_OP_DONE
 };
@@ -52,10 +52,10 @@ struct tw_rc_op { /* of a slot; the hot thread's */
 	enum tw_rc_op_state state;
 	enum tw_read_status status;
 	uint32_t len_bytes;
-	uint32_t reads;   /* READING: of its chain */
-	uint32_t pending; /* ASKED: completions awaited */
-	uint32_t grant;   /* READING: index */
-	bool before;      /* READING: a control line was read before the bytes */
+	uint32_t pending;         /* ASKED: completions awaited */
+	uint32_t grant;           /* READING: index */
+	struct tw_rc_chain chain; /* READING */
+	uint32_t posted;          /* READING: steps of it */
 	bool one_sided;
 };
 
@@ -63,6 +63,7 @@ struct tw_rc_op { /* of a slot; the hot thread's */
 enum tw_rc_why {
 	TW_RC_WHY_FAILED = 0,
 	TW_RC_WHY_TIMEOUT,   /* ours */
+	TW_RC_WHY_STUCK,     /* ours: READs that neither end nor fail */
 	TW_RC_WHY_SILENT,    /* retransmissions exceeded */
 	TW_RC_WHY_NOT_READY, /* receiver not ready for too long */
 	TW_RC_WHY_ACCESS,    /* remote access error, or remote invalid request */
@@ -126,7 +127,7 @@ struct tw_rc_conn {
 	uint32_t *fifo;      /* slots, oldest first; a ring with free-running indices */
 	uint32_t first, unsent, last;
 	uint32_t reads_out, asked_out;
-	uint64_t progress_ns;                   /* when a read ended last */
+	uint64_t progress_ns;                   /* when a read, or a leg of one, ended last */
 	uint64_t published[TW_RC_CHANNELS_MAX]; /* as last read, by grant; anew with each hold */
 };
 

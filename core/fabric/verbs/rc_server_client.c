@@ -53,6 +53,7 @@ static int make_qp(struct tw_rc_client *client, const struct tw_rc_server *serve
 	struct tw_rc_qp_conf conf = {
 		.tos = server->service.conf.tos,
 		.ack_timeout = tw_rc_ack_timeout(server->service.conf.idle_timeout_ns),
+		.retries = TW_RC_RETRIES,
 		.responder = server->responder,
 	};
 	client->qp = ibv_create_qp(client->set->pd, &init);
