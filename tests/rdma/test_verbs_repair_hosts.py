@@ -80,8 +80,11 @@ fault: {{ {fault} }}
         """The feed to two subscribers on either host: what the subscribers got, and the summaries."""
         self.write(name, fault)
         pub = self.publisher(name)
-        subs = [self.subscriber(host, name, who) for host, who in ((H1, "near"), (H2, "far1"), (H2, "far2"))]
+        places = ((H1, "near"), (H2, "far1"), (H2, "far2"))
+        subs = [self.subscriber(host, name, who) for host, who in places]
         pub.wait_line("has logged in", count=6, timeout=GRACE_S)
+        for host, who in places:    # what the publisher says of a login the subscriber may not have heard yet
+            tw.wait_until(lambda h=host, w=who: can_read(h, name, w), f"RDMA READ for {who}", GRACE_S)
         self.start(H1, name, "tw-feedhandler", "--as", "feed")
         pub.wait_line("has ended", timeout=GRACE_S)
         for sub in subs:
@@ -126,6 +129,12 @@ def ended(sub):
         f.seek(0, os.SEEK_END)
         f.seek(max(0, f.tell() - 4096))
         return b'"event":"end"' in f.read()
+
+
+def can_read(host, name, who):
+    path = host.path(f"{name}-{who}.counters")
+    host.run(["cp", f"/dev/shm/{name}/{who}.counters", path], timeout=GRACE_S)
+    return tw.read_counters(path)["reader"]["repair by pub over RC"]["up"] == 1
 
 
 def finish(process):
