@@ -32,6 +32,9 @@ class Hosts(unittest.TestCase):
         self.addCleanup(lambda: [p.stop() for p in reversed(self.processes)])
 
     def write(self, name, fault):
+        # Machines that stand still for seconds: give_up_ms keeps queue pairs for a quarter of it; and a range that comes too
+        # early twice (the publisher has sent it, and was interrupted before it said so) is asked for by number: PATIENT in
+        # test_verbs_repair.py
         a, b = tw.random_groups()
         text = f"""site: {name}
 environment: test
