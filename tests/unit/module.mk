@@ -10,6 +10,10 @@ test_udp_trouble_SRCS := tests/support/udp_bed.c
 test_udp_trouble_LDFLAGS := -Wl,--wrap=sendmmsg
 UNIT_TESTS += tests/unit/test_fault.c
 UNIT_TESTS += tests/unit/test_verbs.c tests/unit/test_pub_sends.c
+FAKE_VERBS := tests/rdma/fake_verbs.c tests/rdma/fake_queues.c tests/rdma/fake_cm.c tests/rdma/fake_ledger.c
+UNIT_TESTS += tests/unit/test_verbs_device.c
+test_verbs_device_SRCS := $(FAKE_VERBS)
+test_verbs_device_LDFLAGS := -Wl,--wrap=fopen,--wrap=tw_mono_ns
 UNIT_TESTS += tests/unit/test_bus.c
 UNIT_TESTS += tests/unit/test_history.c
 UNIT_TESTS += tests/unit/test_pack.c

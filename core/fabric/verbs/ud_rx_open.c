@@ -56,18 +56,20 @@ static int open_channel(struct ud_rx *rx, unsigned int l, struct tw_error *err)
 
 /* --- building and taking apart ------------------------------------------------------------------- */
 
-/* Takes back what is posted: everything comes back flushed, or the device is gone. */
+/* Takes back what is posted: everything comes back flushed, or the device is gone.  The time is looked at
+ * before the queue: a thread that stood still meanwhile looks once more. */
 static uint32_t drain(struct rx_flow *f)
 {
 	struct ibv_wc wc[16]; /* not the hot thread's */
 	const uint64_t until_ns = tw_mono_ns() + DRAIN_NS;
 	tw_ud_qp_flush(&f->flow);
-	while (f->outstanding > 0 && tw_mono_ns() < until_ns) {
+	while (f->outstanding > 0) {
+		const bool late = tw_mono_ns() >= until_ns;
 		const int n = ibv_poll_cq(f->cq, 16, wc);
-		if (n < 0) {
+		if (n < 0 || (n == 0 && late)) {
 			break;
 		}
-		f->outstanding -= n > 0 ? (uint32_t)n : 0;
+		f->outstanding -= (uint32_t)n;
 	}
 	const uint32_t lost = f->outstanding;
 	f->outstanding = 0;

@@ -258,13 +258,16 @@ static void ud_tx_post(struct tw_tx *base, uint32_t endpoint, const struct tw_tx
 /* --- building and taking apart --------------------------------------------------------------------- */
 
 /* Waits for sends to end by themselves, then flushes.  A work request of our own behind the last one
- * comes back when all before it have. */
+ * comes back when all before it have.  The time is looked at before the queue: a thread that stood
+ * still meanwhile looks once more. */
 static uint32_t drain(struct tx_flow *f)
 {
 	struct ibv_wc wc[REAP]; /* not the hot thread's */
 	struct tw_ud_ring *ring = &f->ring;
 	uint64_t until_ns = tw_mono_ns() + FINISH_NS;
-	while (ring->signalled > ring->completed && tw_mono_ns() < until_ns && reap(f, wc)) {
+	for (bool late = false; ring->signalled > ring->completed && !late;) {
+		late = tw_mono_ns() >= until_ns;
+		late = !reap(f, wc) || late;
 	}
 	if (tw_ud_ring_used(ring) == 0) {
 		return 0;
@@ -280,12 +283,13 @@ static uint32_t drain(struct tx_flow *f)
 	const bool marked = ibv_post_send(f->flow.qp, &wr, &bad) == 0;
 	ring->posted += marked;
 	until_ns = tw_mono_ns() + DRAIN_NS;
-	while (tw_ud_ring_used(ring) > 0 && tw_mono_ns() < until_ns) {
+	while (tw_ud_ring_used(ring) > 0) {
+		const bool late = tw_mono_ns() >= until_ns;
 		const int n = ibv_poll_cq(f->cq, REAP, wc);
 		for (int i = 0; i < n; i++) {
 			(void)tw_ud_ring_complete(ring, wc[i].wr_id);
 		}
-		if (n < 0) {
+		if (n < 0 || (n == 0 && late)) {
 			break;
 		}
 	}
