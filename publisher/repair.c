@@ -137,12 +137,28 @@ static void log_client(const struct tw_read_client_info *info, enum tw_pub_repai
 	       info->connected ? "has logged in" : "has gone", clients);
 }
 
+static void log_device(struct tw_pub_repair_service *service)
+{
+	uint64_t lost = tw_counter_get(&service->counters, TW_READ_SERVER_device_lost);
+	bool there = tw_counter_get(&service->counters, TW_READ_SERVER_device) != 0;
+	if (lost != service->logged_lost || there == service->logged_gone) {
+		tw_log(there ? TW_LOG_INFO : TW_LOG_WARNING, "repair over RC: the RDMA device %s",
+		       there ? "was lost, and is there again"
+			     : "is lost: its clients ask over TCP until it is back");
+	}
+	service->logged_lost = lost;
+	service->logged_gone = !there;
+}
+
 void tw_pub_repair_tick(struct tw_pub_repair *repair)
 {
 	for (unsigned int way = 0; way < TW_PUB_REPAIR_WAYS; way++) {
 		struct tw_pub_repair_service *service = &repair->ways[way];
 		if (service->server == NULL) {
 			continue;
+		}
+		if (way == TW_PUB_REPAIR_RC) {
+			log_device(service);
 		}
 		uint32_t clients =
 			(uint32_t)tw_counter_get(&service->counters, TW_READ_SERVER_clients);

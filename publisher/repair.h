@@ -19,7 +19,9 @@ struct tw_pub_repair_service { /* zeroed: there is none */
 	struct tw_read_server *server;
 	struct tw_counters counters;
 	struct tw_counters *clients; /* max_clients of them */
-	uint64_t *logged; /* by client: the login that the log has told of; ~0: and its end */
+	uint64_t *logged;     /* by client: the login that the log has told of; ~0: and its end */
+	uint64_t logged_lost; /* devices lost that the log has told of */
+	bool logged_gone;     /* and that the last one is not back */
 };
 
 struct tw_pub_repair { /* zeroed: there is none */

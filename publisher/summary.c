@@ -140,6 +140,7 @@ static void put_repair(FILE *out, const char *name, const struct tw_pub_repair_s
 	put_counter(out, "broken", c, TW_READ_SERVER_broken);
 	put_counter(out, "registered", c, TW_READ_SERVER_registered);
 	put_counter(out, "device_lost", c, TW_READ_SERVER_device_lost);
+	put_counter(out, "async_events", c, TW_READ_SERVER_async_events);
 	fputs(",\"clients\":[", out);
 	bool first = true;
 	for (uint32_t i = 0; i < max_clients; i++) {

@@ -249,7 +249,14 @@
 	C(read_server, READ_SERVER, registered, COUNTER, "",                                       \
 	  "times a history was registered for a life (RC, one-sided)")                             \
 	C(read_server, READ_SERVER, device_lost, COUNTER, "",                                      \
-	  "times the RDMA device was taken away, or could not be used any more (RC)")
+	  "times the RDMA device was taken away, or could not be used any more (RC)")              \
+	C(read_server, READ_SERVER, device, GAUGE, "", "1 while it has its RDMA device (RC)")      \
+	C(read_server, READ_SERVER, async_events, COUNTER, "",                                     \
+	  "asynchronous events of the device (RC)")                                                \
+	C(read_server, READ_SERVER, port_downs, COUNTER, "",                                       \
+	  "times the device's port went down, which connections live through (RC)")                \
+	C(read_server, READ_SERVER, address_lost, COUNTER, "",                                     \
+	  "connections whose GID, LID or partition had changed (RC)")
 
 #define TW_COUNTERS_read_client(C, H)                                                              \
 	C(read_client, READ_CLIENT, connected, GAUGE, "", "1 while it is logged in")               \
@@ -299,6 +306,14 @@
 	  "connections that ended because memory could not be read any more (RC)")             \
 	C(reader, READER, device_lost, COUNTER, "",                                            \
 	  "connections that ended with their RDMA device (RC)")                                \
+	C(reader, READER, async_events, COUNTER, "",                                           \
+	  "asynchronous events of the device while it had a connection or made one (RC)")      \
+	C(reader, READER, queue_errors, COUNTER, "",                                           \
+	  "connections whose queues the device gave up (RC)")                                  \
+	C(reader, READER, port_downs, COUNTER, "",                                             \
+	  "times the port went down below a connection, which lives through it (RC)")          \
+	C(reader, READER, address_lost, COUNTER, "",                                           \
+	  "connections whose GID, LID or partition had changed (RC)")                          \
 	H(reader, READER, round_trip, "read posted to reply whole")
 
 /* Counter and histogram enums of every set. */

@@ -18,7 +18,11 @@ struct fake_id {
 	struct fake_id *next;
 	unsigned int unacked;
 	uint32_t group;
-	bool joined, connected;
+	bool joined, connected, listens;
+};
+struct fake_cm_event {
+	struct rdma_cm_event event; /* first */
+	uint8_t data[64];           /* private; gone with the event */
 };
 
 static struct fake_id *ids;
@@ -68,19 +72,20 @@ void rdma_destroy_event_channel(struct rdma_event_channel *channel)
 
 /* --- events ------------------------------------------------------------------------------------------ */
 
-static void put(struct fake_id *id, const struct rdma_cm_event *event)
+static struct fake_cm_event *put(struct fake_id *id, const struct rdma_cm_event *event)
 {
-	struct rdma_cm_event *item = malloc(sizeof(*item));
+	struct fake_cm_event *item = calloc(1, sizeof(*item));
 	if (item != NULL) {
-		*item = *event;
-		item->id = &id->id;
+		item->event = *event;
+		item->event.id = &id->id;
 		fake_queue_put(&channel_of(&id->id)->events, item);
 	}
+	return item;
 }
 
 static void put_type(struct fake_id *id, enum rdma_cm_event_type type, int status)
 {
-	put(id, &(struct rdma_cm_event){ .event = type, .status = status });
+	(void)put(id, &(struct rdma_cm_event){ .event = type, .status = status });
 }
 
 int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event)
@@ -271,7 +276,7 @@ int rdma_join_multicast_ex(struct rdma_cm_id *id, struct rdma_cm_join_mc_attr_ex
 						    .dlid = fake.infiniband ? FAKE_MLID : 0,
 						    .port_num = 1 };
 		mgid_of(self->group, ud->ah_attr.grh.dgid.raw);
-		put(self, &event);
+		(void)put(self, &event);
 	}
 	FAKE_UNLOCK;
 	return rc;
@@ -354,17 +359,49 @@ int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr, int *mask
 
 int rdma_listen(struct rdma_cm_id *id, int backlog)
 {
-	(void)id;
 	(void)backlog;
+	FAKE_LOCK;
+	((struct fake_id *)id)->listens = true;
+	FAKE_UNLOCK;
 	return 0;
+}
+
+bool fake_request(const void *hello, uint8_t bytes)
+{
+	FAKE_LOCK;
+	const struct fake_id *listener = ids;
+	while (listener != NULL && !listener->listens) {
+		listener = listener->next;
+	}
+	struct rdma_cm_id *id = NULL;
+	struct fake_cm_event *item = NULL;
+	if (listener != NULL && rdma_create_id(listener->id.channel, &id, NULL, RDMA_PS_TCP) == 0) {
+		id->verbs = listener->id.verbs;
+		id->port_num = 1;
+		id->context = listener->id.context;
+		item = put((struct fake_id *)id,
+			   &(struct rdma_cm_event){ .event = RDMA_CM_EVENT_CONNECT_REQUEST });
+	}
+	if (item != NULL) {
+		memcpy(item->data, hello, bytes);
+		item->event.param.conn.private_data = item->data;
+		item->event.param.conn.private_data_len = bytes;
+	}
+	FAKE_UNLOCK;
+	return item != NULL;
 }
 
 int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param)
 {
-	(void)id;
-	(void)param;
-	errno = ENOSYS;
-	return -1; /* nobody connects here */
+	FAKE_LOCK;
+	fake.accepts++;
+	if (fake_find_qp(param->qp_num) == NULL) {
+		fake_fault("a connection for a queue pair that is not there");
+	}
+	((struct fake_id *)id)->connected = true;
+	put_type((struct fake_id *)id, RDMA_CM_EVENT_ESTABLISHED, 0);
+	FAKE_UNLOCK;
+	return 0;
 }
 
 int rdma_reject(struct rdma_cm_id *id, const void *data, uint8_t bytes)

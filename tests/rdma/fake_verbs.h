@@ -62,7 +62,7 @@ struct fake {
 
 	/* what was seen */
 	unsigned int live[FAKE_KINDS], made[FAKE_KINDS];
-	unsigned int joins, full_joins, inlined, posted, reads, connects;
+	unsigned int joins, full_joins, inlined, posted, reads, connects, accepts;
 	uint32_t largest_inlined, smallest_read; /* bytes; not inlined: read from memory */
 	struct ibv_ah_attr ah;                   /* the last one made */
 	uint16_t pkey_index;                     /* of the last queue pair that went to INIT */
@@ -91,6 +91,8 @@ unsigned int fake_queue_event(enum ibv_event_type type, enum ibv_qp_type of);
 unsigned int fake_lose_groups(int status);
 /* To each id of a connection. */
 unsigned int fake_cm_event(enum rdma_cm_event_type type);
+/* Asks the one that listens for a connection; false: nobody does. */
+bool fake_request(const void *hello, uint8_t bytes);
 /* On the connection that `on_send` was called for. */
 void fake_answer(struct fake_qp *qp, const void *data, uint32_t bytes);
 unsigned int fake_live(enum fake_kind kind);

@@ -14,6 +14,8 @@ FAKE_VERBS := tests/rdma/fake_verbs.c tests/rdma/fake_queues.c tests/rdma/fake_c
 UNIT_TESTS += tests/unit/test_verbs_device.c
 test_verbs_device_SRCS := $(FAKE_VERBS)
 test_verbs_device_LDFLAGS := -Wl,--wrap=fopen,--wrap=tw_mono_ns
+UNIT_TESTS += tests/unit/test_rc_device.c
+test_rc_device_SRCS := $(FAKE_VERBS)
 UNIT_TESTS += tests/unit/test_bus.c
 UNIT_TESTS += tests/unit/test_history.c
 UNIT_TESTS += tests/unit/test_pack.c

@@ -12,10 +12,7 @@
  * Order     queue pair, completion queue, memory regions, then protection domain, then context: a
  *           line closes only when none of its flows has anything left.
  * Threads   the cold thread; open and close call the same functions while it does not run. */
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -24,6 +21,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "fabric/udp/udp.h"
+#include "fabric/verbs/async.h"
 #include "fabric/verbs/ud.h"
 
 #define BACKOFF_MIN_NS 10000000ull   /* a queue pair that broke by chance is back at once */
@@ -128,10 +126,8 @@ static int open_line(struct tw_ud *ud, unsigned int l, struct tw_error *err)
 	if (rc != TW_OK || line->device.context == NULL) {
 		return rc;
 	}
-	const int fd = line->device.context->async_fd;
-	const int flags = fcntl(fd, F_GETFL);
-	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) {
-		rc = tw_fail_sys(err, TW_ESYS, "%s: fcntl O_NONBLOCK", line->device.facts.device);
+	rc = tw_verbs_listen(line->device.context, err);
+	if (rc != TW_OK) {
 		goto undo_device;
 	}
 	line->pd = ibv_alloc_pd(line->device.context);
@@ -157,81 +153,70 @@ static int check_line(struct tw_ud_line *line, struct tw_error *err)
 static bool gid_holds(const struct tw_ud_line *line)
 {
 	const struct tw_verbs_facts *facts = &line->device.facts;
-	union ibv_gid gid;
-	return ibv_query_gid(line->device.context, facts->port, (int)facts->gid_index, &gid) == 0 &&
-	       memcmp(gid.raw, facts->gid, sizeof(gid.raw)) == 0;
+	struct tw_verbs_place place = { .port = facts->port, .index = (uint8_t)facts->gid_index };
+	memcpy(place.gid, facts->gid, sizeof(place.gid));
+	return tw_verbs_gid_holds(line->device.context, &place);
 }
 
-static void line_event(struct tw_ud *ud, unsigned int l, const struct ibv_async_event *event)
+/* A new device, with everything on it. */
+static void reopen(struct tw_ud *ud, unsigned int l)
+{
+	ud->lines[l].reopen = true;
+	tw_ud_recall_line(ud, l, true);
+}
+
+static void queue_event(struct tw_ud *ud, unsigned int l, const struct tw_verbs_event *event)
+{
+	for (struct tw_ud_flow *f = ud->flows; f != NULL; f = f->next) {
+		/* a completion queue's failure takes its queue pair's flow along */
+		if (f->line == l && tw_verbs_is_about(event, f->qp)) {
+			tw_ud_recall(ud, f, false);
+		}
+	}
+}
+
+/* What is of this line's port. */
+static void port_event(struct tw_ud *ud, unsigned int l, enum tw_trouble trouble)
 {
 	struct tw_ud_line *line = &ud->lines[l];
-
-	switch (event->event_type) {
-	case IBV_EVENT_DEVICE_FATAL:
-		tw_counter_add(&line->counters, TW_VERBS_LINE_device_errors, 1);
-		line->reopen = true;
-		tw_ud_recall_line(ud, l, true);
-		break;
-	case IBV_EVENT_PORT_ERR:
+	switch (trouble) {
+	case TW_TROUBLE_PORT_DOWN:
 		tw_counter_add(&line->counters, TW_VERBS_LINE_port_downs, 1);
 		break;
-	case IBV_EVENT_PORT_ACTIVE:
-	case IBV_EVENT_CLIENT_REREGISTER:
-	case IBV_EVENT_SM_CHANGE:
+	case TW_TROUBLE_PORT_UP:
+	case TW_TROUBLE_SUBNET:
 		tw_counter_add(&line->counters, TW_VERBS_LINE_port_ups,
-			       event->event_type == IBV_EVENT_PORT_ACTIVE);
+			       trouble == TW_TROUBLE_PORT_UP);
 		if (line->device.facts.link == TW_VERBS_LINK_INFINIBAND) {
 			tw_ud_recall_line(ud, l, true);
 		}
 		break;
-	case IBV_EVENT_GID_CHANGE:
-	case IBV_EVENT_LID_CHANGE:
-	case IBV_EVENT_PKEY_CHANGE:
+	case TW_TROUBLE_GID:
+	case TW_TROUBLE_ADDRESS:
 		tw_counter_add(&line->counters, TW_VERBS_LINE_gid_changes, 1);
-		if (!gid_holds(line) || event->event_type != IBV_EVENT_GID_CHANGE) {
-			line->reopen = true;
-			tw_ud_recall_line(ud, l, true);
+		if (trouble == TW_TROUBLE_ADDRESS || !gid_holds(line)) {
+			reopen(ud, l);
 		}
 		break;
-	default: /* of connections and shared receive queues, which these contexts have none of */
+	default:
 		break;
-	}
-}
-
-static void queue_event(struct tw_ud *ud, unsigned int l, const struct ibv_async_event *event)
-{
-	for (struct tw_ud_flow *f = ud->flows; f != NULL; f = f->next) {
-		/* a completion queue's failure takes its queue pair's flow along */
-		const bool cq = event->event_type == IBV_EVENT_CQ_ERR;
-		if (f->line == l && f->qp != NULL &&
-		    (cq ? event->element.cq == f->qp->recv_cq || event->element.cq == f->qp->send_cq
-			: event->element.qp == f->qp)) {
-			tw_ud_recall(ud, f, false);
-		}
 	}
 }
 
 static void async_events(struct tw_ud *ud, unsigned int l)
 {
 	struct tw_ud_line *line = &ud->lines[l];
-	struct ibv_async_event event;
+	struct tw_verbs_event event;
 
-	while (line->device.context != NULL &&
-	       ibv_get_async_event(line->device.context, &event) == 0) {
-		const struct ibv_async_event copy = event;
+	while (line->device.context != NULL && tw_verbs_take_event(line->device.context, &event)) {
 		tw_counter_add(&line->counters, TW_VERBS_LINE_async_events, 1);
-		switch (copy.event_type) {
-		case IBV_EVENT_CQ_ERR:
-		case IBV_EVENT_QP_FATAL:
-		case IBV_EVENT_QP_REQ_ERR:
-		case IBV_EVENT_QP_ACCESS_ERR:
-			queue_event(ud, l, &copy); /* before the acknowledgement: the QP lives */
-			ibv_ack_async_event(&event);
-			break;
-		default:
-			ibv_ack_async_event(&event);
-			line_event(ud, l, &copy);
-			break;
+		if (event.trouble == TW_TROUBLE_DEVICE) {
+			tw_counter_add(&line->counters, TW_VERBS_LINE_device_errors, 1);
+			reopen(ud, l);
+		} else if (event.trouble == TW_TROUBLE_QUEUE) {
+			queue_event(ud, l, &event);
+		} else if (event.port == line->device.facts.port) {
+			port_event(ud, l, event.trouble);
 		}
 	}
 }

@@ -7,6 +7,7 @@
  *           completion queue and id are destroyed in this order and made anew. */
 #include <errno.h>
 #include <netinet/in.h>
+#include <sys/epoll.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
@@ -46,6 +47,9 @@ void tw_rc_device_release(struct tw_rc_device *device)
 	if (device->pd != NULL) {
 		(void)ibv_dealloc_pd(device->pd);
 	}
+	if (device->context != NULL) {
+		(void)ibv_close_device(device->context); /* its descriptor leaves the epoll set */
+	}
 	*device = (struct tw_rc_device){ 0 };
 }
 
@@ -53,6 +57,7 @@ static void leave_device(struct tw_rc_conn *conn)
 {
 	struct tw_rc_device *device = conn->device;
 	conn->device = NULL;
+	conn->place = (struct tw_verbs_place){ 0 };
 	if (device != NULL && --device->users == 0 && device->removed) {
 		tw_rc_device_release(device);
 	}
@@ -60,20 +65,24 @@ static void leave_device(struct tw_rc_conn *conn)
 
 /* The slab is registered once for each device, however often a connection is made anew. */
 static bool open_device(struct tw_rc_device *device, struct tw_rc_reader *reader,
-			struct ibv_context *context)
+			struct ibv_context *of)
 {
 	const struct tw_slab *slab = &reader->slots.slab;
+	struct epoll_event readable = { .events = EPOLLIN };
 	struct ibv_device_attr attr;
-	if (ibv_query_device(context, &attr) != 0) {
+	if (tw_verbs_again(&device->context, of, NULL) < 0) {
 		return false;
 	}
-	device->context = context;
-	device->initiator = attr.max_qp_init_rd_atom > 0 ? (uint32_t)attr.max_qp_init_rd_atom : 0;
-	device->pd = ibv_alloc_pd(context);
+	if (ibv_query_device(device->context, &attr) == 0) {
+		device->initiator =
+			attr.max_qp_init_rd_atom > 0 ? (uint32_t)attr.max_qp_init_rd_atom : 0;
+		device->pd = ibv_alloc_pd(device->context);
+	}
 	device->mr = device->pd == NULL ? NULL
 					: ibv_reg_mr(device->pd, slab->base, slab->size_bytes,
 						     IBV_ACCESS_LOCAL_WRITE);
-	if (device->mr == NULL) {
+	if (device->mr == NULL ||
+	    epoll_ctl(reader->epoll_fd, EPOLL_CTL_ADD, device->context->async_fd, &readable) != 0) {
 		tw_rc_device_release(device);
 		return false;
 	}
@@ -85,7 +94,8 @@ static bool join_device(struct tw_rc_conn *conn, struct tw_rc_reader *reader)
 	struct tw_rc_device *unused = NULL;
 	for (uint32_t i = 0; i < TW_READER_MAX_SERVERS; i++) {
 		struct tw_rc_device *device = &reader->devices[i];
-		if (device->context == conn->id->verbs && !device->removed) {
+		if (device->context != NULL && !device->removed &&
+		    device->context->device == conn->id->verbs->device) {
 			device->users++;
 			conn->device = device;
 			return true;
@@ -167,6 +177,8 @@ static void count_why(const struct tw_rc_conn *conn, enum tw_rc_why why)
 		[TW_RC_WHY_HUNG_UP] = TW_READER_hung_up,
 		[TW_RC_WHY_LIFE] = TW_READER_lives_over,
 		[TW_RC_WHY_DEVICE] = TW_READER_device_lost,
+		[TW_RC_WHY_QUEUES] = TW_READER_queue_errors,
+		[TW_RC_WHY_ADDRESS] = TW_READER_address_lost,
 	};
 	count(conn, TW_READER_failures);
 	if (why != TW_RC_WHY_FAILED) {
@@ -219,7 +231,8 @@ static bool start(struct tw_rc_conn *conn, struct tw_rc_reader *reader, uint64_t
 static bool make_queues(struct tw_rc_conn *conn)
 {
 	/* half as much again as can be outstanding */
-	conn->cq = ibv_create_cq(conn->id->verbs, (SEND_WRS + RECV_WRS) * 3 / 2, NULL, NULL, 0);
+	conn->cq =
+		ibv_create_cq(conn->device->context, (SEND_WRS + RECV_WRS) * 3 / 2, NULL, NULL, 0);
 	if (conn->cq == NULL) {
 		return false;
 	}
@@ -288,6 +301,7 @@ static bool connected(struct tw_rc_conn *conn, const struct tw_rc_reader *reader
 	if (tw_rc_qp_ready(conn->id, conn->qp, &conf, NULL) < 0 || rdma_establish(conn->id) != 0) {
 		return false;
 	}
+	conn->place = conf.place;
 	conn->depth = conf.initiator;
 	conn->lkey = conn->device->mr->lkey;
 	conn->state = TW_RC_LOGIN;
@@ -384,6 +398,44 @@ void tw_rc_conn_event(struct tw_rc_conn *conn, struct tw_rc_reader *reader,
 	}
 	if (!well) {
 		fail(conn, reader, TW_RC_WHY_FAILED, now_ns);
+	}
+}
+
+/* What an event of its device means for a connection.  It lives through a port that is down: what is sent
+ * meanwhile is sent again, and is given up as silent where the port stays away. */
+static void device_event(struct tw_rc_conn *conn, struct tw_rc_reader *reader,
+			 const struct tw_verbs_event *event, uint64_t now_ns)
+{
+	if (event->trouble == TW_TROUBLE_DEVICE) {
+		fail(conn, reader, TW_RC_WHY_DEVICE, now_ns);
+	} else if (tw_verbs_is_about(event, conn->qp)) {
+		fail(conn, reader, TW_RC_WHY_QUEUES, now_ns);
+	} else if (event->port == 0 || event->port != conn->place.port) {
+		return;
+	} else if (event->trouble == TW_TROUBLE_PORT_DOWN) {
+		count(conn, TW_READER_port_downs);
+	} else if (event->trouble == TW_TROUBLE_ADDRESS ||
+		   (event->trouble == TW_TROUBLE_GID &&
+		    !tw_verbs_gid_holds(conn->device->context, &conn->place))) {
+		fail(conn, reader, TW_RC_WHY_ADDRESS, now_ns);
+	}
+}
+
+void tw_rc_device_events(struct tw_rc_device *device, struct tw_rc_reader *reader, uint64_t now_ns)
+{
+	struct tw_verbs_event event;
+	/* who was the last to use a device that has failed closes it */
+	while (device->context != NULL && tw_verbs_take_event(device->context, &event)) {
+		device->removed |= event.trouble == TW_TROUBLE_DEVICE;
+		for (uint32_t i = 0; i < reader->conf.server_count; i++) {
+			if (reader->conns[i].device == device) {
+				count(&reader->conns[i], TW_READER_async_events);
+				device_event(&reader->conns[i], reader, &event, now_ns);
+			}
+		}
+		if (device->removed && device->users == 0) {
+			tw_rc_device_release(device);
+		}
 	}
 }
 

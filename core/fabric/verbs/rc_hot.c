@@ -366,7 +366,9 @@ static void look(struct tw_rc_conn *conn, struct tw_rc_reader *reader)
 	for (int i = 0; i < n && !conn->gave_up; i++) {
 		take(conn, reader, &wcs[i]);
 	}
-	if (n < 0) {
+	/* relaxed: whether it has been taken away, which has been counted; a device that is gone flushes nothing */
+	bool ended = n == 0 && !atomic_load_explicit(&conn->usable, memory_order_relaxed);
+	if (n < 0 || ended) {
 		give_up(conn, reader, TW_RC_WHY_FAILED);
 	} else if (n == 0 && is_late(conn, reader)) {
 		give_up(conn, reader,

@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 
 #include "base/fail.h"
 #include "base/words.h"
@@ -208,11 +207,9 @@ static int open_set(struct tw_rc_set *set, struct ibv_context *context,
 	if (rc == TW_OK) {
 		rc = tw_rc_set_renew(set, err);
 	}
-	struct epoll_event event = { .events = EPOLLIN };
-	event.data.u32 = (uint32_t)(set - set->server->sets);
-	if (rc == TW_OK &&
-	    epoll_ctl(set->server->epoll_fd, EPOLL_CTL_ADD, set->completions->fd, &event) != 0) {
-		rc = tw_fail_sys(err, TW_ESYS, "repair over RC: epoll_ctl");
+	if (rc == TW_OK) {
+		rc = tw_rc_server_watch(set->server, set->completions->fd,
+					(uint32_t)(set - set->server->sets), err);
 	}
 	return rc;
 }
@@ -245,18 +242,32 @@ static int bind_listener(struct tw_rc_server *server, struct tw_error *err)
 	return TW_OK;
 }
 
+/* A context of our own, and not that of the listener: its asynchronous events are ours alone. */
+static int open_context(struct tw_rc_server *server, struct ibv_device_attr *device,
+			struct tw_error *err)
+{
+	int rc = tw_verbs_again(&server->context, server->listen_id->verbs, err);
+	if (rc == TW_OK) {
+		rc = tw_rc_server_watch(server, server->context->async_fd, TW_RC_ASYNC_EVENT, err);
+	}
+	if (rc == TW_OK && ibv_query_device(server->context, device) != 0) {
+		rc = tw_fail_sys(err, TW_ESYS, "repair over RC: ibv_query_device");
+	}
+	return rc;
+}
+
 int tw_rc_device_open(struct tw_rc_server *server, struct tw_error *err)
 {
 	struct ibv_device_attr device;
 	int rc = bind_listener(server, err);
-	if (rc == TW_OK && ibv_query_device(server->listen_id->verbs, &device) != 0) {
-		rc = tw_fail_sys(err, TW_ESYS, "repair over RC: ibv_query_device");
+	if (rc == TW_OK) {
+		rc = open_context(server, &device, err);
 	}
 	if (rc == TW_OK) {
 		server->responder = device.max_qp_rd_atom > 0 ? (uint32_t)device.max_qp_rd_atom : 0;
 	}
 	for (uint32_t i = 0; i < server->set_count && rc == TW_OK; i++) {
-		rc = open_set(&server->sets[i], server->listen_id->verbs, &device, err);
+		rc = open_set(&server->sets[i], server->context, &device, err);
 	}
 	if (rc == TW_OK && rdma_listen(server->listen_id, BACKLOG) != 0) {
 		rc = tw_fail_sys(err, errno == EADDRINUSE ? TW_EBUSY : TW_ESYS,
@@ -265,8 +276,10 @@ int tw_rc_device_open(struct tw_rc_server *server, struct tw_error *err)
 	}
 	if (rc < 0) {
 		tw_rc_device_close(server);
+		return rc;
 	}
-	return rc;
+	tw_counter_set(&server->service.conf.counters, TW_READ_SERVER_device, 1);
+	return TW_OK;
 }
 
 void tw_rc_device_close(struct tw_rc_server *server)
@@ -274,9 +287,61 @@ void tw_rc_device_close(struct tw_rc_server *server)
 	for (uint32_t i = 0; i < server->set_count; i++) {
 		close_set(&server->sets[i]);
 	}
+	if (server->context != NULL) {
+		(void)ibv_close_device(server->context);
+		server->context = NULL;
+	}
 	if (server->listen_id != NULL) {
 		(void)rdma_destroy_id(server->listen_id);
 		server->listen_id = NULL;
 	}
 	server->removed = false;
+	tw_counter_set(&server->service.conf.counters, TW_READ_SERVER_device, 0);
+}
+
+/* --- the device's events ------------------------------------------------------------------------ */
+
+/* A queue that all clients of a set share: nothing goes on without it. */
+static bool is_shared(const struct tw_rc_server *server, const struct tw_verbs_event *event)
+{
+	bool shared = false;
+	for (uint32_t i = 0; i < server->set_count; i++) {
+		const struct tw_rc_set *set = &server->sets[i];
+		shared |= (event->cq != NULL && event->cq == set->cq) ||
+			  (event->srq != NULL && event->srq == set->srq);
+	}
+	return shared;
+}
+
+static void client_event(struct tw_rc_server *server, struct tw_rc_client *client,
+			 const struct tw_verbs_event *event)
+{
+	bool lost = event->trouble == TW_TROUBLE_ADDRESS ||
+		    (event->trouble == TW_TROUBLE_GID &&
+		     !tw_verbs_gid_holds(server->context, &client->place));
+	if (tw_verbs_is_about(event, client->qp)) {
+		tw_rc_client_breaks(client);
+	} else if (lost && event->port == client->place.port) {
+		tw_read_service_count(&server->service, TW_READ_SERVER_address_lost);
+		tw_rc_client_breaks(client);
+	}
+}
+
+void tw_rc_server_events(struct tw_rc_server *server)
+{
+	struct tw_verbs_event event;
+	while (server->context != NULL && tw_verbs_take_event(server->context, &event)) {
+		tw_read_service_count(&server->service, TW_READ_SERVER_async_events);
+		server->removed |= event.trouble == TW_TROUBLE_DEVICE || is_shared(server, &event);
+		if (event.trouble == TW_TROUBLE_PORT_DOWN &&
+		    event.port == server->listen_id->port_num) {
+			tw_read_service_count(&server->service, TW_READ_SERVER_port_downs);
+		}
+		for (uint32_t i = 0; i < server->client_count && !server->removed; i++) {
+			struct tw_rc_client *client = &server->clients[i];
+			if (client->state != TW_RC_CLIENT_NONE) {
+				client_event(server, client, &event);
+			}
+		}
+	}
 }

@@ -5,6 +5,7 @@
 #include "fabric/verbs/rc_qp.h"
 
 #include <errno.h>
+#include <string.h>
 
 #include "base/fail.h"
 #include "fabric/verbs/rc_plan.h"
@@ -61,6 +62,17 @@ int tw_rc_qp_init(struct rdma_cm_id *id, struct ibv_qp *qp, struct tw_error *err
 	return rc;
 }
 
+/* Where it cannot be asked for, none: the next change of a GID then ends the connection. */
+static struct tw_verbs_place place_of(const struct ibv_qp *qp, const struct ibv_ah_attr *ah)
+{
+	struct tw_verbs_place place = { .port = ah->port_num, .index = ah->grh.sgid_index };
+	union ibv_gid gid;
+	if (ibv_query_gid(qp->context, place.port, place.index, &gid) == 0) {
+		memcpy(place.gid, gid.raw, sizeof(place.gid));
+	}
+	return place;
+}
+
 int tw_rc_qp_ready(struct rdma_cm_id *id, struct ibv_qp *qp, struct tw_rc_qp_conf *conf,
 		   struct tw_error *err)
 {
@@ -70,6 +82,7 @@ int tw_rc_qp_ready(struct rdma_cm_id *id, struct ibv_qp *qp, struct tw_rc_qp_con
 	if (rc < 0) {
 		return rc;
 	}
+	conf->place = place_of(qp, &attr.ah_attr);
 	attr.ah_attr.grh.traffic_class = conf->tos;
 	attr.min_rnr_timer = TW_RC_RNR_TIMER;
 	conf->responder = tw_rc_depth(conf->responder, attr.max_dest_rd_atomic);

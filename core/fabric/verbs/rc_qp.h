@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "fabric/verbs/async.h"
 #include "tidewire/error.h"
 
 #define TW_RC_RNR_RETRIES 6u  /* 7 would be for ever */
@@ -24,6 +25,7 @@ struct tw_rc_qp_conf {
 	uint8_t ack_timeout; /* as in tw_rc_ack_timeout() */
 	uint8_t retries;
 	uint32_t initiator, responder; /* most READs that this end posts, and answers */
+	struct tw_verbs_place place;   /* set by tw_rc_qp_ready(): the GID that it sends from */
 };
 
 /* rdma_create_id(RDMA_PS_TCP) and its class. */

@@ -50,7 +50,11 @@ static void *cold_thread(void *arg)
 		uint64_t wakes;
 		ssize_t unused = read(reader->event_fd, &wakes, sizeof(wakes));
 		(void)unused; /* non-blocking: there may be none */
-		take_cm_events(reader, tw_mono_ns());
+		now_ns = tw_mono_ns();
+		take_cm_events(reader, now_ns);
+		for (uint32_t i = 0; i < TW_READER_MAX_SERVERS; i++) {
+			tw_rc_device_events(&reader->devices[i], reader, now_ns);
+		}
 	}
 	return NULL;
 }

@@ -1,6 +1,6 @@
 /* The client of repair over RC, inside.  What it promises: fabric/reader.h.
  *
- * Threads   The cold thread connects, logs in, hears what the connection manager says, destroys and begins again.
+ * Threads   The cold thread connects, logs in, hears what the connection manager and the device say, destroys and begins again.
  *           The hot thread posts to the queue pair and polls its completions, and nobody else does
  *           while it may.
  * Hands     A connection is the cold thread's until it says `usable`.  The hot thread takes hold of it (`busy`)
@@ -70,7 +70,9 @@ enum tw_rc_why {
 	TW_RC_WHY_MALFORMED,
 	TW_RC_WHY_HUNG_UP,
 	TW_RC_WHY_LIFE, /* what it had a key to has ended */
-	TW_RC_WHY_DEVICE
+	TW_RC_WHY_DEVICE,
+	TW_RC_WHY_QUEUES, /* the device says so of ours */
+	TW_RC_WHY_ADDRESS /* the GID, LID or partition that it was made with is not ours any more */
 };
 
 enum tw_rc_conn_state {
@@ -85,7 +87,7 @@ enum tw_rc_conn_state {
 };
 
 struct tw_rc_device {                /* a device that some connection uses, or has used */
-	struct ibv_context *context; /* NULL: free place */
+	struct ibv_context *context; /* this reader's own; NULL: free place */
 	struct ibv_pd *pd;
 	struct ibv_mr *mr; /* the slab */
 	uint32_t users;
@@ -102,7 +104,8 @@ struct tw_rc_conn {
 	struct tw_rc_device *device;
 	uint64_t retry_at_ns, deadline_ns;
 	struct tw_read_backoff backoff;
-	struct tw_rc_login *login; /* in the slab */
+	struct tw_rc_login *login;   /* in the slab */
+	struct tw_verbs_place place; /* from RTR on */
 	bool login_sent, login_answered;
 	uint32_t login_bytes;
 	const struct tw_counters *counters; /* NULL: none */
@@ -166,6 +169,8 @@ void tw_rc_conn_event(struct tw_rc_conn *conn, struct tw_rc_reader *reader,
 void tw_rc_conn_close(struct tw_rc_conn *conn, struct tw_rc_reader *reader);
 
 void tw_rc_device_release(struct tw_rc_device *device); /* an unused place is fine */
+/* Takes the asynchronous events of a device, and ends the connections that one of them is about. */
+void tw_rc_device_events(struct tw_rc_device *device, struct tw_rc_reader *reader, uint64_t now_ns);
 
 /* rc_hot.c, the hot thread. */
 bool tw_rc_hot_post(struct tw_reader *reader, const struct tw_read *read);

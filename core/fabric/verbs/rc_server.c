@@ -21,8 +21,6 @@
 #include "base/fail.h"
 #include "fabric/tcp/tcp.h"
 
-#define WAKE_EVENT  UINT32_MAX
-#define CM_EVENT    (UINT32_MAX - 1)
 #define EVENTS      16
 #define COMPLETIONS 16
 #define LIVES_NS    20000000ull   /* between looks for a new life */
@@ -59,8 +57,7 @@ static void take_completion(struct tw_rc_set *set, const struct ibv_wc *wc)
 	}
 	tw_rc_set_receive(set, buffer);
 	if (client != NULL) {
-		client->broken = true;
-		client->next_ns = 0;
+		tw_rc_client_breaks(client);
 	}
 }
 
@@ -224,10 +221,12 @@ static void take_events(struct tw_rc_server *server, const struct epoll_event *e
 {
 	for (int i = 0; i < n; i++) {
 		uint32_t which = events[i].data.u32;
-		if (which == WAKE_EVENT) {
+		if (which == TW_RC_WAKE_EVENT) {
 			woken(server);
-		} else if (which == CM_EVENT) {
+		} else if (which == TW_RC_CM_EVENT) {
 			take_cm_events(server, tw_mono_ns());
+		} else if (which == TW_RC_ASYNC_EVENT) {
+			tw_rc_server_events(server);
 		} else if (server->sets[which].cq != NULL) {
 			take_completions(&server->sets[which]);
 		}
@@ -257,6 +256,16 @@ static void *server_thread(void *arg)
 		take_events(server, events, n);
 	}
 	return NULL;
+}
+
+int tw_rc_server_watch(const struct tw_rc_server *server, int fd, uint32_t which,
+		       struct tw_error *err)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.u32 = which };
+	if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
+		return tw_fail_sys(err, TW_ESYS, "repair over RC: epoll_ctl");
+	}
+	return TW_OK;
 }
 
 /* --- open and close ---------------------------------------------------------------------------- */
@@ -352,15 +361,6 @@ static int allocate(struct tw_rc_server *server, struct tw_error *err)
 	return TW_OK;
 }
 
-static int watch(const struct tw_rc_server *server, int fd, uint32_t which, struct tw_error *err)
-{
-	struct epoll_event event = { .events = EPOLLIN, .data.u32 = which };
-	if (epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
-		return tw_fail_sys(err, TW_ESYS, "repair over RC: epoll_ctl");
-	}
-	return TW_OK;
-}
-
 static int open_kernel(struct tw_rc_server *server, struct tw_error *err)
 {
 	server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -376,9 +376,9 @@ static int open_kernel(struct tw_rc_server *server, struct tw_error *err)
 	if (fcntl(server->events->fd, F_SETFL, O_NONBLOCK) != 0) {
 		return tw_fail_sys(err, TW_ESYS, "repair over RC: fcntl");
 	}
-	int rc = watch(server, server->event_fd, WAKE_EVENT, err);
+	int rc = tw_rc_server_watch(server, server->event_fd, TW_RC_WAKE_EVENT, err);
 	if (rc == TW_OK) {
-		rc = watch(server, server->events->fd, CM_EVENT, err);
+		rc = tw_rc_server_watch(server, server->events->fd, TW_RC_CM_EVENT, err);
 	}
 	return rc;
 }

@@ -43,6 +43,7 @@ struct tw_rc_client {
 	struct rdma_cm_id *id;
 	struct ibv_qp *qp;
 	struct tw_rc_set *set;
+	struct tw_verbs_place place;
 	struct tw_read_party party;
 	uint64_t next_ns;                 /* its next turn; UINT64_MAX: when something comes */
 	uint64_t deadline_ns;             /* login, leaving, ending; UINT64_MAX: none */
@@ -85,6 +86,7 @@ struct tw_rc_server {
 	uint32_t free_outs[TW_RC_OUTS], free_out_count;
 	uint32_t responder;           /* READs of one queue pair that the device answers at once */
 	struct rdma_cm_id *listen_id; /* NULL: no device now */
+	struct ibv_context *context;  /* of its device, this server's own */
 	bool removed;                 /* the device is being taken away */
 	uint64_t reopen_ns, lives_ns; /* when to look again */
 	struct tw_rc_set *sets;
@@ -104,9 +106,18 @@ struct tw_rc_server {
 	_Atomic bool stop;
 };
 
+#define TW_RC_WAKE_EVENT  UINT32_MAX /* in the epoll set; below them the numbers of sets */
+#define TW_RC_CM_EVENT    (UINT32_MAX - 1)
+#define TW_RC_ASYNC_EVENT (UINT32_MAX - 2)
+
+int tw_rc_server_watch(const struct tw_rc_server *server, int fd, uint32_t which,
+		       struct tw_error *err) TW_MUST_USE;
+
 /* rc_memory.c: what belongs to the device.  Opens listener and sets; nothing is left of it on failure. */
 int tw_rc_device_open(struct tw_rc_server *server, struct tw_error *err) TW_MUST_USE;
 void tw_rc_device_close(struct tw_rc_server *server); /* clients have ended */
+/* Takes the device's asynchronous events. */
+void tw_rc_server_events(struct tw_rc_server *server);
 bool tw_rc_set_has_new_life(struct tw_rc_set *set);
 /* Registers anew what has begun another life; nobody may be able to read the old one. */
 int tw_rc_set_renew(struct tw_rc_set *set, struct tw_error *err) TW_MUST_USE;
@@ -121,6 +132,8 @@ void tw_rc_client_asks(struct tw_rc_client *client, uint32_t buffer, uint32_t le
 /* One answer at most.  Returns when it wants the next turn. */
 uint64_t tw_rc_client_turn(struct tw_rc_client *client, struct tw_rc_server *server,
 			   uint64_t now_ns);
+/* Its queue pair has failed, or cannot be reached any more: it goes with its next turn. */
+void tw_rc_client_breaks(struct tw_rc_client *client);
 /* Sends it away: its queue pair goes to ERR at once. */
 void tw_rc_client_leave(struct tw_rc_client *client, struct tw_rc_server *server, uint64_t now_ns);
 /* Destroys what is left of it. */

@@ -74,6 +74,7 @@ static int make_qp(struct tw_rc_client *client, const struct tw_rc_server *serve
 	if (rdma_accept(id, &accept) != 0) {
 		return tw_fail_sys(err, TW_ESYS, "repair over RC: rdma_accept");
 	}
+	client->place = conf.place;
 	return TW_OK;
 }
 
@@ -183,6 +184,12 @@ void tw_rc_client_sent(struct tw_rc_client *client, struct tw_rc_server *server,
 	client->broken |= !well;
 	client->next_ns = 0;
 	give_out_back(client, server);
+}
+
+void tw_rc_client_breaks(struct tw_rc_client *client)
+{
+	client->broken = true;
+	client->next_ns = 0;
 }
 
 void tw_rc_client_asks(struct tw_rc_client *client, uint32_t buffer, uint32_t len_bytes)
