@@ -5,3 +5,5 @@ rc_lap_mutant_SRCS := tests/rdma/rc_lap.c tests/rdma/rc_bed.c
 # make bench-rdma
 RDMA_TESTS += tests/rdma/bench_lat.c
 bench_lat_SRCS := tests/rdma/rc_bed.c
+RDMA_TESTS += tests/rdma/sub_events.c
+sub_events_SRCS := tests/support/pub_bed.c

@@ -237,6 +237,15 @@ class Life(unittest.TestCase):
         out = G.run([UD, "break", "4", G.address("a"), tw.random_groups()[0]], timeout=300).out
         self.assertRegex(out, r"^rc 0 rebuilds 4 4 failed 0 0 unaccounted 0 0 ")
 
+    def test_descriptor_loses_no_wake(self):
+        """The library's event loop: no datagram does not wake it, each one does, wherever it falls between poll and arming."""
+        program = os.path.join(os.path.dirname(tw.program("tw-publisher")), "..", "tests", "rdma", "sub_events")
+        r = G.run([program, G.address("a"), G.netdev("a"), G.address("b"), G.netdev("b"), "600"], timeout=600, check=False)
+        self.assertEqual(r.rc, 0, r.out + r.err)
+        rounds, quiet, woken, _, lost = map(int, re.search(r"rounds (\d+) quiet (\d+) woken (\d+) late (\d+) lost (\d+)", r.out).groups())
+        self.assertEqual((rounds, quiet, lost), (600, 150, 0))
+        self.assertGreater(woken, rounds / 2)
+
     def test_one_more_than_a_group_takes(self):
         out = G.run([UD, "hold", "60", G.address("a"), tw.random_groups()[0]], timeout=300).out
         self.assertIn("held 56\n", out)

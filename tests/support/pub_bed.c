@@ -33,6 +33,21 @@ static void write_channels(const struct pub_bed *bed, const struct pub_bed_conf 
 	}
 }
 
+static void write_host(const struct pub_bed_conf *conf, FILE *f)
+{
+	char a[16], b[16];
+
+	if (conf->verbs == NULL) {
+		fputs("hosts:\n  here: { address: 127.0.0.1, lines: { a: lo, b: lo } }\n", f);
+		return;
+	}
+	dotted(conf->verbs[0].address, a);
+	dotted(conf->verbs[1].address, b);
+	fprintf(f,
+		"hosts:\n  here: { address: %s, lines: { a: %s, b: %s }, addresses: { b: %s } }\n",
+		a, conf->verbs[0].interface, conf->verbs[1].interface, b);
+}
+
 static bool write_site(const struct pub_bed *bed, const struct pub_bed_conf *conf)
 {
 	FILE *f = fopen(bed->site, "we");
@@ -42,8 +57,9 @@ static bool write_site(const struct pub_bed *bed, const struct pub_bed_conf *con
 	}
 	fprintf(f, "site: bed\nenvironment: test\nrun_dir: %s\nidle: %s\n", bed->run_dir,
 		conf->idle != NULL ? conf->idle : "yield");
-	fprintf(f, "fabric: { transport: udp, mtu_bytes: %u }\n", PUB_BED_MTU_BYTES);
-	fputs("hosts:\n  here: { address: 127.0.0.1, lines: { a: lo, b: lo } }\n", f);
+	fprintf(f, "fabric: { transport: %s, mtu_bytes: %u }\n",
+		conf->verbs != NULL ? "verbs" : "udp", PUB_BED_MTU_BYTES);
+	write_host(conf, f);
 	if (conf->address != NULL) {
 		fprintf(f, "  there: { address: %s, lines: { a: eth0, b: eth1 } }\n",
 			conf->address);
@@ -55,6 +71,10 @@ static bool write_site(const struct pub_bed *bed, const struct pub_bed_conf *con
 		conf->channels == 2 && conf->repair_port_2 == 0 ? ", 2" : "");
 	if (conf->repair_port != 0) {
 		fprintf(f, ", repair_port: %u", conf->repair_port);
+	}
+	if (conf->heartbeat_ms != 0) {
+		fprintf(f, ", heartbeat_ms: %u, history_ms: %u", conf->heartbeat_ms,
+			4 * conf->heartbeat_ms);
 	}
 	fputs(" }\n", f);
 	if (conf->repair_port_2 != 0) {
@@ -98,18 +118,22 @@ static bool read_environment(struct pub_bed *bed)
 }
 
 /* Endpoint 3 * channel + lines. */
-static bool open_tx(struct pub_bed *bed)
+static bool open_tx(struct pub_bed *bed, const struct tw_fabric_line *verbs)
 {
 	struct tw_fabric_conf conf = {
 		.mtu_bytes = PUB_BED_MTU_BYTES,
 		.ttl = 1,
 		.rcvbuf_bytes = 1u << 20,
+		.partition_key = 0xffff,
 		.lines = { { .address = 0x7f000001u, .interface = "lo" },
 			   { .address = 0x7f000001u, .interface = "lo" } },
 	};
 	struct tw_tx_endpoint endpoints[3 * PUB_BED_CHANNELS] = { 0 };
 	struct tw_error err;
 
+	if (verbs != NULL) {
+		memcpy(conf.lines, verbs, sizeof(conf.lines));
+	}
 	if (tw_stats_create(&bed->stats, NULL, "bed", "test", &err) < 0) {
 		return false;
 	}
@@ -126,7 +150,7 @@ static bool open_tx(struct pub_bed *bed)
 		}
 	}
 	if (tw_stats_seal(bed->stats, &err) < 0 ||
-	    tw_udp_tx_open(&bed->tx, &conf, endpoints, 3 * PUB_BED_CHANNELS, &err) < 0) {
+	    tw_tx_open(&bed->tx, verbs != NULL, &conf, endpoints, 3 * PUB_BED_CHANNELS, &err) < 0) {
 		fprintf(stderr, "pub_bed: %s\n", err.text);
 		return false;
 	}
@@ -142,7 +166,8 @@ bool pub_bed_open(struct pub_bed *bed, const struct pub_bed_conf *conf)
 	snprintf(bed->site, sizeof(bed->site), "%s/site.yaml", bed->dir.path);
 	snprintf(bed->run_dir, sizeof(bed->run_dir), "%s", bed->dir.path);
 	tw_clock_init();
-	return draw_groups(bed) && write_site(bed, conf) && read_environment(bed) && open_tx(bed);
+	return draw_groups(bed) && write_site(bed, conf) && read_environment(bed) &&
+	       open_tx(bed, conf->verbs);
 }
 
 void pub_bed_close(struct pub_bed *bed)

@@ -1,5 +1,5 @@
-/* A test's own publisher on `lo`, and a site file for subscribers of it: groups drawn at random from
- * 239.192.0.0/14, a private directory, datagrams made by hand.
+/* A test's own publisher on `lo`, or on RDMA devices, and a site file for subscribers of it: groups drawn at
+ * random from 239.192.0.0/14, a private directory, datagrams made by hand.
  *
  * Threads   one, but for the counters. */
 #ifndef TW_TESTS_PUB_BED_H
@@ -27,6 +27,8 @@ struct pub_bed_conf {
 	const char *idle;       /* NULL: yield */
 	uint16_t repair_port;   /* 0: not named */
 	uint16_t repair_port_2; /* of a publisher `pub2`, of channel 2 alone; 0: there is none */
+	const struct tw_fabric_line *verbs; /* this host's lines A and B; NULL: `udp` on lo */
+	uint32_t heartbeat_ms;              /* 0: the usual */
 };
 
 struct pub_bed {

@@ -1,5 +1,6 @@
 /* UD over a device that is not there (tests/rdma/fake_verbs.h): what Soft-RoCE cannot show. */
 #include <criterion/criterion.h>
+#include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -458,6 +459,70 @@ Test(verbs_device, queue_events_rebuild_their_flow, .timeout = 240)
 	}
 	cr_expect_eq(of_rx(TW_VERBS_LINE_async_events), 3);
 	cr_expect_eq(fake.joins, 2, "the memberships stay");
+	end();
+}
+
+/* --- the descriptor --------------------------------------------------------------------------------------- */
+
+static bool readable(int timeout_ms)
+{
+	struct pollfd fd = { .fd = tw_rx_event_fd(ends.rx), .events = POLLIN };
+	return poll(&fd, 1, timeout_ms) == 1;
+}
+
+static int arm(void)
+{
+	uint64_t due_ns = UINT64_MAX;
+	const int rc = tw_rx_arm(ends.rx, &due_ns);
+	cr_assert_eq(due_ns, UINT64_MAX, "nothing goes by time");
+	return rc;
+}
+
+/* Each datagram is sent when the one before it has come: before the arming, after it, or before the poll
+ * that was to find nothing.  Nothing else ever wakes it. */
+Test(verbs_device, descriptor_says_each_datagram_once, .timeout = 240)
+{
+	begin();
+	open_rx();
+	open_tx();
+	for (unsigned int i = 0; i < 600; i++) {
+		turn(); /* the queue is empty */
+		switch (i % 3) {
+		case 0:
+			cr_assert_eq(arm(), 0);
+			cr_assert_not(readable(0), "round %u: nothing has come", i);
+			post(1, 64);
+			cr_assert(readable(60000), "round %u", i);
+			break;
+		case 1:
+			post(1, 64);
+			cr_assert_eq(arm(), 1, "it came when nobody had asked yet");
+			break;
+		default:
+			cr_assert_eq(arm(), 0);
+			cr_assert_eq(arm(), 0, "twice is no harm");
+			post(1, 64);
+			cr_assert_eq(arm(), 1, "nor is it to arm instead of polling");
+			break;
+		}
+		const uint64_t received = ends.received;
+		turn();
+		cr_assert_eq(ends.received, received + 1);
+		cr_assert_eq(ends.number, ends.posted);
+	}
+	/* what heals wakes it too, so that the thread that sleeps polls again */
+	turn();
+	cr_assert_eq(arm(), 0);
+	cr_assert_not(readable(0));
+	cr_expect_eq(fake_queue_event(IBV_EVENT_QP_FATAL, IBV_QPT_UD), 2);
+	cr_assert(readable(60000));
+	UNTIL(of_rx(TW_VERBS_LINE_rebuilds) == 1 && of_tx(TW_VERBS_LINE_rebuilds) == 1);
+	pass();
+	/* closed with events that nobody has taken */
+	turn();
+	UNTIL(arm() == 0);
+	post(1, 64);
+	cr_assert(readable(60000));
 	end();
 }
 
