@@ -8,17 +8,17 @@
 
 #include <stddef.h>
 
+#include "tidewire/error.h"
+
 #define SUB       (1u << TW_HIST_SUB_BITS)
 #define TOO_LARGE (1ull << TW_HIST_MAX_BITS)
 
-static inline unsigned int bucket_of(uint64_t ns)
+static inline uint64_t bucket_of(uint64_t ns)
 {
-	if (ns < SUB) {
-		return (unsigned int)ns;
-	}
-	unsigned int shift = 63u - (unsigned int)__builtin_clzll(ns) - TW_HIST_SUB_BITS;
+	/* 0 below 2 SUB, where a value is its own bucket */
+	uint64_t shift = 63u - TW_HIST_SUB_BITS - (uint64_t)__builtin_clzll(ns | SUB);
 	/* the octave's first bucket is (shift + 1) * SUB; the value's top bits are SUB .. 2 SUB - 1 */
-	return shift * SUB + (unsigned int)(ns >> shift);
+	return shift * SUB + (ns >> shift);
 }
 
 /* The largest value that falls into the bucket. */
@@ -38,23 +38,8 @@ static inline void bump(_Atomic uint64_t *word, uint64_t n)
 			      memory_order_relaxed);
 }
 
-void tw_hist_record_n(struct tw_hist *hist, int64_t value_ns, uint64_t n)
+static inline void record(struct tw_hist *hist, uint64_t ns, uint64_t bucket, uint64_t n)
 {
-	if (n == 0) {
-		return;
-	}
-	uint64_t ns = 0;
-	if (value_ns < 0) {
-		bump(&hist->negative, n);
-	} else {
-		ns = (uint64_t)value_ns;
-	}
-	unsigned int bucket = TW_HIST_BUCKETS - 1u;
-	if (ns < TOO_LARGE) {
-		bucket = bucket_of(ns);
-	} else {
-		bump(&hist->saturated, n);
-	}
 	/* the maximum first: a quantile read meanwhile is cut off at it */
 	if (ns > atomic_load_explicit(&hist->max_ns, memory_order_relaxed)) {
 		atomic_store_explicit(&hist->max_ns, ns, memory_order_relaxed);
@@ -64,9 +49,39 @@ void tw_hist_record_n(struct tw_hist *hist, int64_t value_ns, uint64_t n)
 	bump(&hist->count, n);
 }
 
+/* Values that no bucket is for. */
+static TW_COLD void record_outlier(struct tw_hist *hist, int64_t value_ns, uint64_t n)
+{
+	if (value_ns < 0) {
+		bump(&hist->negative, n);
+		record(hist, 0, 0, n);
+	} else {
+		bump(&hist->saturated, n);
+		record(hist, (uint64_t)value_ns, TW_HIST_BUCKETS - 1u, n);
+	}
+}
+
+static inline void record_any(struct tw_hist *hist, int64_t value_ns, uint64_t n)
+{
+	uint64_t ns = (uint64_t)value_ns;
+
+	if (__builtin_expect(ns < TOO_LARGE, 1)) { /* no negative one is */
+		record(hist, ns, bucket_of(ns), n);
+	} else {
+		record_outlier(hist, value_ns, n);
+	}
+}
+
+void tw_hist_record_n(struct tw_hist *hist, int64_t value_ns, uint64_t n)
+{
+	if (n != 0) {
+		record_any(hist, value_ns, n);
+	}
+}
+
 void tw_hist_record(struct tw_hist *hist, int64_t value_ns)
 {
-	tw_hist_record_n(hist, value_ns, 1);
+	record_any(hist, value_ns, 1);
 }
 
 struct snapshot {
