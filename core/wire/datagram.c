@@ -1,6 +1,6 @@
 /* Validating datagrams and walking their messages: the first code that sees bytes from the network.
  *
- * The walk tests bounds once for each message and gathers every other defect in one word, so that a
+ * The walk tests bounds once for each message and gathers all other bits of their headers, so that a
  * good datagram costs no mispredicted branch. */
 #include "wire/datagram.h"
 
@@ -26,44 +26,59 @@ static inline uint32_t known_template(uint32_t template_id)
 	return template_id < TW_MSG_KIND_LIMIT ? template_id : 0;
 }
 
-/* What is wrong with an SBE header, 0 for nothing; adds the message's length to *offset. */
-static inline uint32_t check_sbe(const uint8_t *msg, uint32_t *offset)
+/* What SBE headers say, gathered: each bit that is set in any of them. */
+struct sbe_bits {
+	uint32_t blocks;  /* lengths */
+	uint32_t spares;  /* lengths less what is needed: the highest bit where one is too short */
+	uint32_t schemas; /* differences from ours */
+};
+
+/* Adds a message's header; returns the message's length. */
+static inline uint32_t gather_sbe(struct sbe_bits *bits, const uint8_t *msg)
 {
 	struct tw_msg_sbe sbe;
 
 	memcpy(&sbe, msg, sizeof(sbe));
 	uint32_t block = sbe.block_length;
-	uint32_t defect = block & 7u;
-	defect |= (uint32_t)(block < block_min_bytes[known_template(sbe.template_id)]);
-	defect |= (uint32_t)(block > BLOCK_LIMIT_BYTES);
-	defect |= (uint32_t)(sbe.schema_id ^ TW_MSG_SCHEMA_ID);
-	*offset += SBE_BYTES + block;
-	return defect;
+	bits->blocks |= block;
+	bits->spares |= block - block_min_bytes[known_template(sbe.template_id)];
+	bits->schemas |= (uint32_t)(sbe.schema_id ^ TW_MSG_SCHEMA_ID);
+	return SBE_BYTES + block;
+}
+
+/* Whether all of them hold. */
+static inline bool sbe_hold(const struct sbe_bits *bits)
+{
+	/* multiples of 8 up to the limit have no other bits than those of the limit */
+	_Static_assert(BLOCK_LIMIT_BYTES % 8 == 0 &&
+			       (BLOCK_LIMIT_BYTES & (BLOCK_LIMIT_BYTES + 8)) == 0,
+		       "the limit's bits are those that are allowed");
+	return ((bits->blocks & ~BLOCK_LIMIT_BYTES) | bits->spares >> 31 | bits->schemas) == 0;
 }
 
 /* Whether exactly `count` well-formed messages fill `bytes` bytes. */
 static bool walk(const uint8_t *msgs, uint32_t bytes, uint32_t count)
 {
 	uint32_t offset = 0;
-	uint32_t defects = 0;
+	struct sbe_bits bits = { 0 };
 
 	for (uint32_t i = 0; i < count; i++) {
-		if (offset + sizeof(struct tw_msg_head) > bytes) {
+		if (offset + (uint32_t)sizeof(struct tw_msg_head) > bytes) {
 			return false;
 		}
-		defects |= check_sbe(msgs + offset, &offset);
+		offset += gather_sbe(&bits, msgs + offset);
 	}
-	return (defects | (offset ^ bytes)) == 0;
+	return sbe_hold(&bits) && offset == bytes;
 }
 
 bool tw_msg_holds(const void *msg, size_t len_bytes)
 {
-	uint32_t offset = 0;
+	struct sbe_bits bits = { 0 };
 
 	if (len_bytes < sizeof(struct tw_msg_head)) {
 		return false;
 	}
-	return check_sbe(msg, &offset) == 0 && offset <= len_bytes;
+	return gather_sbe(&bits, msg) <= len_bytes && sbe_hold(&bits);
 }
 
 /* Sequences start at 1, and the arithmetic that readers do on them must not wrap. */
