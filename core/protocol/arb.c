@@ -1,5 +1,6 @@
 /* Line arbitration of one channel: see arb.h for what holds.
  *
+ * In order  what begins where all before it has left is given out as it lies; all that follows is for the rest.
  * Segments  what lies between the next number to deliver and the highest known to exist is an ordered
  *           partition into segments: GAP, DATA (held bytes), LOST (decided by a hole) or DONE (given out
  *           already, see arb_latest.c).  So a number is in exactly one of them, and is delivered once
@@ -13,10 +14,7 @@
  *           whatever the datagram says. */
 #include "protocol/arb.h"
 
-#include <string.h>
-
 #include "base/fail.h"
-#include "base/slab.h"
 #include "protocol/arb_impl.h"
 
 bool tw_arb_any_missing(const struct tw_arb *arb, uint64_t first_seq, uint64_t end_seq)
@@ -36,74 +34,6 @@ bool tw_arb_any_missing(const struct tw_arb *arb, uint64_t first_seq, uint64_t e
 	return false;
 }
 
-/* --- taking in ------------------------------------------------------------------------------- */
-
-/* Whether what is seen to be missing can become part of the last gap. */
-static bool last_is_gap(const struct tw_arb *arb)
-{
-	return arb->segs.count > 0 &&
-	       tw_arb_segs_at(&arb->segs, arb->segs.count - 1)->kind == TW_ARB_SEG_GAP;
-}
-
-static void gap_is_seen(struct tw_arb *arb, uint64_t end_seq, const struct tw_arb_place *end)
-{
-	arb->gaps_seen++;
-	arb->gap_first_seq = arb->known_end;
-	arb->gap_end_seq = end_seq;
-	arb->known_end = end_seq;
-	arb->tail = *end;
-}
-
-static void extend(struct tw_arb *arb, uint64_t end_seq, const struct tw_arb_place *end)
-{
-	tw_arb_segs_extend(&arb->segs, end_seq, end);
-	gap_is_seen(arb, end_seq, end);
-}
-
-/* Makes numbers up to `end_seq` known, before which lies what is behind `end`: what nobody has brought
- * of them is a gap. */
-static void reveal(struct tw_arb *arb, uint64_t end_seq, const struct tw_arb_place *end)
-{
-	if (!tw_seq_before(arb->known_end, end_seq)) {
-		return;
-	}
-	if (!tw_arb_segs_have_room(arb, 1) && last_is_gap(arb)) {
-		extend(arb, end_seq, end);
-		return;
-	}
-	struct tw_arb_seg gap = { .first_seq = arb->known_end,
-				  .end_seq = end_seq,
-				  .seen_ns = arb->now_ns,
-				  .slot = TW_ARB_NO_SLOT,
-				  .kind = TW_ARB_SEG_GAP,
-				  .in_gap = true };
-	tw_arb_segs_reveal(&arb->segs, &gap, &arb->tail, end);
-	gap_is_seen(arb, end_seq, end);
-}
-
-/* Puts what is new of [first_seq, end_seq) into the list. */
-static void place(struct tw_arb *arb, const struct tw_arb_seg *like, struct tw_arb_cursor *cursor,
-		  uint64_t first_seq, uint64_t end_seq)
-{
-	reveal(arb, first_seq, &cursor->begin_place);
-	uint32_t i = tw_seq_before(first_seq, arb->known_end)
-			     ? tw_arb_segs_find(&arb->segs, first_seq)
-			     : arb->segs.count;
-	while (i < arb->segs.count && tw_seq_before(first_seq, end_seq)) {
-		const struct tw_arb_seg *seg = tw_arb_segs_at(&arb->segs, i);
-		uint64_t stop_seq = tw_min_seq(seg->end_seq, end_seq);
-		i = seg->kind != TW_ARB_SEG_GAP ? i + 1
-						: tw_arb_segs_fill(&arb->segs, &arb->slots, i, like,
-								   cursor, first_seq, stop_seq);
-		first_seq = stop_seq;
-	}
-	if (tw_seq_before(first_seq, end_seq)) {
-		tw_arb_segs_append(&arb->segs, &arb->slots, like, cursor, first_seq, end_seq);
-		arb->known_end = end_seq;
-		arb->tail = cursor->end_place;
-	}
-}
-
 bool tw_arb_range(const struct tw_arb *arb, const struct tw_dgram *dgram, bool repair,
 		  uint64_t *first_seq, uint64_t *end_seq)
 {
@@ -119,140 +49,6 @@ bool tw_arb_range(const struct tw_arb *arb, const struct tw_dgram *dgram, bool r
 	return tw_seq_before(*first_seq, *end_seq);
 }
 
-/* Where a datagram lies, and where the next one may begin; for a heartbeat both are the same. */
-static void find_places(struct tw_arb_cursor *cursor, const struct tw_dgram *dgram)
-{
-	const struct tw_wire_hdr *hdr = dgram->hdr;
-	bool heartbeat = (hdr->flags & TW_WIRE_HEARTBEAT) != 0;
-	/* beyond that, positions in bytes are none */
-	bool holds = hdr->log_pos < UINT64_MAX / TW_WIRE_UNIT_BYTES / 2;
-	uint32_t bytes = (uint32_t)hdr->header_bytes + hdr->payload_bytes;
-	uint32_t units = heartbeat ? 0 : (bytes + TW_WIRE_UNIT_BYTES - 1) / TW_WIRE_UNIT_BYTES;
-
-	cursor->begin_place =
-		(struct tw_arb_place){ holds ? hdr->log_pos : TW_ARB_NO_POS, hdr->publisher };
-	cursor->end_place = (struct tw_arb_place){ holds ? hdr->log_pos + units : TW_ARB_NO_POS,
-						   hdr->publisher };
-}
-
-static void take_in_heartbeat(struct tw_arb *arb, const struct tw_wire_hdr *hdr,
-			      const struct tw_arb_place *place)
-{
-	uint64_t end_seq = hdr->first_msg_seq;
-
-	if (arb->final_seq == 0) {
-		reveal(arb, end_seq, place);
-		if (end_seq == arb->known_end) {
-			arb->tail = *place; /* a new publisher says where it goes on */
-		}
-		if ((hdr->flags & TW_WIRE_END) != 0 && end_seq == arb->known_end) {
-			arb->final_seq = end_seq;
-		}
-	}
-}
-
-static void take_in(struct tw_arb *arb)
-{
-	const struct tw_arb_hand *hand = &arb->hand;
-	const struct tw_dgram *dgram = &hand->dgram;
-	const struct tw_wire_hdr *hdr = dgram->hdr;
-	struct tw_arb_cursor cursor = { .at = dgram->msgs,
-					.end = dgram->msgs + dgram->msgs_bytes,
-					.seq = hdr->first_msg_seq,
-					.end_seq = dgram->end_seq,
-					.first_seq = hdr->first_msg_seq };
-	struct tw_arb_seg like = { .slot = TW_ARB_NO_SLOT,
-				   .kind = TW_ARB_SEG_DATA,
-				   .line = (uint8_t)hand->line,
-				   .repaired = hand->repair,
-				   .send_ns = hdr->send_ns,
-				   .recv_ns = hand->recv_ns };
-	uint64_t first_seq;
-	uint64_t end_seq;
-
-	if (!hand->repair) {
-		struct tw_arb_line *line = &arb->lines[hand->line];
-		line->end_seq = tw_max_seq(line->end_seq, dgram->end_seq);
-	}
-	find_places(&cursor, dgram);
-	if ((hdr->flags & TW_WIRE_HEARTBEAT) != 0) {
-		take_in_heartbeat(arb, hdr, &cursor.begin_place);
-		return;
-	}
-	if (!tw_arb_range(arb, dgram, hand->repair, &first_seq, &end_seq)) {
-		return;
-	}
-	if ((hdr->flags & TW_WIRE_HOLE) != 0) {
-		like.kind = TW_ARB_SEG_LOST;
-	} else if (arb->conf.latest) {
-		reveal(arb, first_seq, &cursor.begin_place);
-		arb->giving = (struct tw_arb_giving){ like, cursor, first_seq, end_seq };
-		arb->hand.giving = true; /* the gap that this may have shown is said first */
-		arb->hand.held = true;
-		return;
-	} else if (tw_seq_before(arb->next_seq, first_seq)) {
-		/* Behind a gap: next_seq itself is missing, so nothing of it leaves now. */
-		TW_ASSERT(dgram->msgs_bytes <= arb->slots.stride_bytes);
-		like.slot = tw_arb_slots_take(&arb->slots);
-		uint8_t *copy = tw_arb_slots_at(&arb->slots, like.slot);
-		memcpy(copy, dgram->msgs, dgram->msgs_bytes);
-		cursor.at = copy;
-		cursor.end = copy + dgram->msgs_bytes;
-	}
-	place(arb, &like, &cursor, first_seq, end_seq);
-}
-
-/* --- room ------------------------------------------------------------------------------------ */
-
-/* Whether a datagram of a line finds room.  What is next to deliver always does: it leaves at once. */
-static bool has_room(const struct tw_arb *arb, const struct tw_wire_hdr *hdr)
-{
-	if (!tw_seq_before(arb->next_seq, hdr->first_msg_seq)) {
-		return true;
-	}
-	bool heartbeat = (hdr->flags & TW_WIRE_HEARTBEAT) != 0;
-	if (heartbeat && (!tw_seq_before(arb->known_end, hdr->first_msg_seq) ||
-			  (arb->expects_repair && last_is_gap(arb)))) {
-		return true;
-	}
-	bool data = !heartbeat && (hdr->flags & TW_WIRE_HOLE) == 0;
-	if (data && arb->conf.latest && hdr->first_msg_seq == arb->known_end &&
-	    tw_arb_segs_at(&arb->segs, arb->segs.count - 1)->kind == TW_ARB_SEG_DONE) {
-		return true; /* it goes on where the last one ended, which takes nothing */
-	}
-	return tw_arb_segs_have_room(arb, heartbeat ? 1 : 2) &&
-	       (!data || arb->slots.used < arb->conf.store_dgrams);
-}
-
-/* Takes from a datagram that finds no room no more than that its numbers exist.  What is set aside within
- * wait_ns is one gap, as it would be had the line not brought it: so the list stays short.  false: not
- * even for that is there room. */
-static bool set_aside(struct tw_arb *arb, uint32_t line_idx, const struct tw_dgram *dgram)
-{
-	struct tw_arb_line *line = &arb->lines[line_idx];
-	uint64_t end_seq = dgram->end_seq;
-	struct tw_arb_cursor cursor;
-
-	if (arb->final_seq != 0) {
-		end_seq = tw_min_seq(end_seq, arb->final_seq);
-	}
-	if (tw_seq_before(arb->known_end, end_seq)) {
-		const struct tw_arb_seg *last = tw_arb_segs_at(&arb->segs, arb->segs.count - 1);
-		bool goes_on = last_is_gap(arb) && arb->now_ns - last->seen_ns < arb->conf.wait_ns;
-		find_places(&cursor, dgram);
-		if (goes_on) {
-			extend(arb, end_seq, &cursor.end_place);
-		} else if (tw_arb_segs_have_room(arb, 1) || last_is_gap(arb)) {
-			reveal(arb, end_seq, &cursor.end_place);
-		} else {
-			return false;
-		}
-	}
-	line->end_seq = tw_max_seq(line->end_seq, dgram->end_seq);
-	arb->set_aside++;
-	return true;
-}
-
 /* --- lines ----------------------------------------------------------------------------------- */
 
 static uint64_t down_ns(const struct tw_arb *arb)
@@ -260,12 +56,11 @@ static uint64_t down_ns(const struct tw_arb *arb)
 	return TW_ARB_DOWN_HEARTBEATS * arb->conf.heartbeat_max_ns;
 }
 
-/* Nothing of this session is there on the line. */
-static void line_silent(struct tw_arb *arb, uint32_t line_idx)
+/* A line has gone down or come up. */
+static void line_notice(struct tw_arb *arb, uint32_t line_idx, enum tw_arb_run_type type)
 {
-	if (tw_arb_line_silent(&arb->lines[line_idx], down_ns(arb), arb->now_ns)) {
-		arb->line_notices[line_idx] = TW_RUN_LINE_DOWN;
-	}
+	arb->line_notices[line_idx] = type;
+	arb->notice_due = arb->figures_changed = true;
 }
 
 /* Whether nothing of a gap may still come this way: see "Giving up" in arb.h. */
@@ -327,6 +122,7 @@ static void judge_end(struct tw_arb *arb, const struct tw_dgram *dgram)
 					     (end && dgram->end_seq != arb->final_seq)
 				   : end && tw_seq_before(dgram->end_seq, arb->known_end);
 	arb->contradictions += contradicts ? 1 : 0;
+	arb->figures_changed = true;
 }
 
 static enum tw_arb_result judge(struct tw_arb *arb, const struct tw_dgram *dgram, bool new_session)
@@ -379,26 +175,33 @@ enum tw_arb_result tw_arb_input(struct tw_arb *arb, uint32_t line_idx, const str
 		return origin;
 	}
 	struct tw_arb_line *line = &arb->lines[line_idx];
-	if (is_stale(arb, hdr->session) && !takes_over(arb)) {
-		line_silent(arb, line_idx);
+	if (new_session && is_stale(arb, hdr->session) && !takes_over(arb)) {
+		/* nothing of this session is there */
+		if (tw_arb_line_silent(line, down_ns(arb), arb->now_ns)) {
+			line_notice(arb, line_idx, TW_RUN_LINE_DOWN);
+		}
 		return TW_ARB_STALE;
 	}
 	arb->stale_heard = false;
 	if (tw_arb_line_heard(line, arb->now_ns)) {
-		arb->line_notices[line_idx] = TW_RUN_LINE_UP;
+		line_notice(arb, line_idx, TW_RUN_LINE_UP);
 	}
 	enum tw_arb_result result = judge(arb, dgram, new_session);
 	if (!new_session) {
-		judge_end(arb, dgram);
-		tw_arb_line_count(line, hdr, arb->now_ns);
+		if (arb->final_seq != 0 || (hdr->flags & TW_WIRE_END) != 0) {
+			judge_end(arb, dgram);
+		}
+		if (tw_arb_line_count(line, hdr, arb->now_ns)) {
+			arb->figures_changed = true;
+		}
 	}
 	if (result == TW_ARB_DUPLICATE) {
 		line->end_seq = tw_max_seq(line->end_seq, dgram->end_seq);
 		return result;
 	}
 	if (result == TW_ARB_HELD) {
-		if (arb->expects_repair && !new_session && !has_room(arb, hdr) &&
-		    set_aside(arb, line_idx, dgram)) {
+		if (arb->expects_repair && !new_session && !tw_arb_has_room(arb, hdr) &&
+		    tw_arb_set_aside_dgram(arb, line_idx, dgram)) {
 			return TW_ARB_SET_ASIDE;
 		}
 		result = arb->conf.latest ? TW_ARB_FIRST : TW_ARB_HELD;
@@ -409,14 +212,26 @@ enum tw_arb_result tw_arb_input(struct tw_arb *arb, uint32_t line_idx, const str
 	return result;
 }
 
-void tw_arb_idle(struct tw_arb *arb, uint32_t line_idx, uint64_t now_ns)
+static __attribute__((noinline)) void check_line(struct tw_arb *arb, uint32_t line_idx)
+{
+	if (tw_arb_line_check(&arb->lines[line_idx], arb->conf.wait_ns, down_ns(arb),
+			      arb->now_ns)) {
+		line_notice(arb, line_idx, TW_RUN_LINE_DOWN);
+	}
+	arb->figures_changed = true;
+}
+
+bool tw_arb_idle(struct tw_arb *arb, uint32_t line_idx, uint64_t now_ns)
 {
 	TW_ASSERT(line_idx < arb->conf.lines);
 	struct tw_arb_line *line = &arb->lines[line_idx];
 	tw_arb_advance_clock(arb, now_ns);
 	line->idle_ns = arb->now_ns;
-	line_silent(arb, line_idx);
-	tw_arb_line_settle(line, arb->conf.wait_ns, arb->now_ns);
+	if (arb->now_ns >= line->check_ns) {
+		check_line(arb, line_idx);
+		return true;
+	}
+	return arb->segs.count != 0;
 }
 
 /* --- pulling --------------------------------------------------------------------------------- */
@@ -435,10 +250,12 @@ static bool gives_up(struct tw_arb *arb, struct tw_arb_seg *gap)
 	}
 	if (arb->hand.held) {
 		/* one from history was let in because it has room */
-		if (arb->hand.repair || arb->hand.giving || has_room(arb, arb->hand.dgram.hdr)) {
+		if (arb->hand.repair || arb->hand.giving ||
+		    tw_arb_has_room(arb, arb->hand.dgram.hdr)) {
 			return false;
 		}
 		arb->store_full++;
+		arb->figures_changed = true;
 		return true;
 	}
 	if (arb->conf.repair || arb->now_ns - gap->seen_ns < arb->conf.wait_ns) {
@@ -500,6 +317,7 @@ static void take_first(struct tw_arb *arb, struct tw_arb_run *run)
 	tw_arb_data_run(arb, seg, run);
 	if (seg->slot != TW_ARB_NO_SLOT) {
 		tw_arb_slots_release(&arb->slots, seg->slot);
+		arb->figures_changed = true;
 	}
 	arb->next_seq = seg->end_seq;
 	tw_arb_segs_pop(&arb->segs);
@@ -525,6 +343,7 @@ static bool take_notice(struct tw_arb *arb, struct tw_arb_run *run)
 		arb->gap_first_seq = arb->gap_end_seq;
 		return true;
 	}
+	arb->notice_due = false;
 	return false;
 }
 
@@ -545,17 +364,61 @@ static void begin_session(struct tw_arb *arb, struct tw_arb_run *run)
 	for (uint32_t i = 0; i < arb->conf.lines; i++) {
 		tw_arb_line_reset(&arb->lines[i], arb->now_ns);
 	}
-	tw_arb_line_count(&arb->lines[arb->hand.line], hdr, arb->now_ns);
+	(void)tw_arb_line_count(&arb->lines[arb->hand.line], hdr, arb->now_ns);
+	arb->figures_changed = true;
 	*run = (struct tw_arb_run){ .type = TW_RUN_SESSION,
 				    .first_seq = arb->next_seq,
 				    .end_seq = arb->next_seq,
 				    .session = arb->session };
 }
 
-bool tw_arb_next(struct tw_arb *arb, struct tw_arb_run *run)
+/* Whether nothing stands before the datagram in hand. */
+static bool nothing_before(const struct tw_arb *arb)
+{
+	return arb->segs.count == 0 && !arb->notice_due &&
+	       (arb->final_seq == 0 || arb->end_reported);
+}
+
+/* Whether messages are in hand that begin where all before them has left.  (Of a session that has ended there are
+ * none, nor are any from history, which fills gaps.) */
+static bool hand_goes_on(const struct tw_arb *arb)
+{
+	const struct tw_wire_hdr *hdr = arb->hand.dgram.hdr;
+
+	return hdr->first_msg_seq == arb->next_seq && hdr->session == arb->session &&
+	       (hdr->flags & (TW_WIRE_HEARTBEAT | TW_WIRE_HOLE)) == 0;
+}
+
+/* They leave as they lie. */
+static void take_hand(struct tw_arb *arb, struct tw_arb_run *run)
+{
+	struct tw_arb_hand *hand = &arb->hand;
+	const struct tw_dgram *dgram = &hand->dgram;
+	const struct tw_wire_hdr *hdr = dgram->hdr;
+	struct tw_arb_line *line = &arb->lines[hand->line];
+
+	*run = (struct tw_arb_run){ .type = TW_RUN_DATA,
+				    .line = (uint8_t)hand->line,
+				    .msgs = dgram->msgs,
+				    .bytes = dgram->msgs_bytes,
+				    .count = hdr->msg_count,
+				    .first_seq = arb->next_seq,
+				    .end_seq = dgram->end_seq,
+				    .session = arb->session,
+				    .send_ns = hdr->send_ns,
+				    .recv_ns = hand->recv_ns };
+	line->end_seq = tw_max_seq(line->end_seq, dgram->end_seq);
+	arb->next_seq = arb->known_end = dgram->end_seq;
+	arb->tail = tw_arb_end_place(hdr);
+	hand->held = false;
+}
+
+/* The next run where something stands before what is in hand, or that is not next.  (Inlined it would make the
+ * common case save registers for it.) */
+static __attribute__((noinline)) bool take_any(struct tw_arb *arb, struct tw_arb_run *run)
 {
 	for (;;) {
-		if (take_notice(arb, run)) {
+		if (arb->notice_due && take_notice(arb, run)) {
 			return true;
 		}
 		if (arb->segs.count > 0) {
@@ -588,8 +451,22 @@ bool tw_arb_next(struct tw_arb *arb, struct tw_arb_run *run)
 			continue;
 		}
 		arb->hand.held = false;
-		take_in(arb);
+		tw_arb_take_in(arb);
 	}
+}
+
+bool tw_arb_next(struct tw_arb *arb, struct tw_arb_run *run)
+{
+	if (nothing_before(arb)) {
+		if (!arb->hand.held) {
+			return false;
+		}
+		if (hand_goes_on(arb)) {
+			take_hand(arb, run);
+			return true;
+		}
+	}
+	return take_any(arb, run);
 }
 
 /* --- reading --------------------------------------------------------------------------------- */
@@ -633,4 +510,12 @@ void tw_arb_line_stats(const struct tw_arb *arb, uint32_t line_idx, struct tw_ar
 					   .reordered = line->reordered,
 					   .downs = line->downs,
 					   .up = line->state == TW_ARB_LINE_UP };
+}
+
+bool tw_arb_figures_changed(struct tw_arb *arb)
+{
+	bool changed = arb->figures_changed;
+
+	arb->figures_changed = false;
+	return changed;
 }

@@ -8,6 +8,8 @@
  * Use          tw_arb_input() for each datagram of a line, tw_arb_idle() whenever a line was polled
  *              empty; after each of them pull with tw_arb_next() until it returns false.  A datagram
  *              given before that is a broken invariant and asserts.
+ * Cost         nearly every datagram is the next one of a session that misses nothing: it is judged, numbered and
+ *              given out as it lies, without the list; and a line that is empty costs two comparisons.
  * Gaps         what a line has shown to exist and nobody has brought.  GAP is reported once, when it
  *              is first seen and whatever comes of it; the DATA runs that fill it (or parts of it)
  *              say so, and the LOST runs name exactly what remains.
@@ -152,8 +154,9 @@ int tw_arb_init(struct tw_arb **arb_p, void *memory, size_t size_bytes,
 /* `dgram` has passed tw_dgram_parse(). `recv_ns` is the wall-clock stamp, now_ns mono. */
 enum tw_arb_result tw_arb_input(struct tw_arb *arb, uint32_t line, const struct tw_dgram *dgram,
 				uint64_t recv_ns, uint64_t now_ns);
-/* The line's receive queue was found empty at now_ns. */
-void tw_arb_idle(struct tw_arb *arb, uint32_t line, uint64_t now_ns);
+/* The line's receive queue was found empty at now_ns.  false: nothing has come of that; there is nothing to pull
+ * that was not there before, and no figure has changed. */
+bool tw_arb_idle(struct tw_arb *arb, uint32_t line, uint64_t now_ns);
 /* Next run in order; false: nothing (more) now, and *run is as it was. */
 bool tw_arb_next(struct tw_arb *arb, struct tw_arb_run *run);
 
@@ -239,5 +242,7 @@ uint64_t tw_arb_store_full(const struct tw_arb *arb);     /* gaps given up for w
 uint64_t tw_arb_set_aside(const struct tw_arb *arb);      /* datagrams left to repair for it */
 uint64_t tw_arb_contradictions(const struct tw_arb *arb); /* datagrams that an END contradicts */
 void tw_arb_line_stats(const struct tw_arb *arb, uint32_t line, struct tw_arb_line_stats *out);
+/* Whether, since this was last asked, the figures from tw_arb_held() on may have changed, or a gap was seen. */
+bool tw_arb_figures_changed(struct tw_arb *arb);
 
 #endif

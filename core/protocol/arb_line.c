@@ -4,7 +4,6 @@
 #include "protocol/arb.h"
 
 #define SEEN_BITS 64u
-#define SEEN_ALL  UINT64_MAX
 
 static uint64_t count_ones(uint64_t bits)
 {
@@ -14,7 +13,7 @@ static uint64_t count_ones(uint64_t bits)
 static void settle_life(struct tw_arb_line *line, struct tw_arb_life *life)
 {
 	line->missing += count_ones(~life->seen);
-	life->seen = SEEN_ALL;
+	life->seen = TW_ARB_SEEN_ALL;
 }
 
 /* Everything below `next_seq`, which is past life->next_seq, should have come by now. */
@@ -35,19 +34,26 @@ static void grow_life(struct tw_arb_line *line, struct tw_arb_life *life, uint64
 	life->grown_ns = now_ns;
 }
 
-/* The life of the datagram's publisher on this line.  One that is new here begins with this datagram,
- * in the place of the one that was silent for longest. */
+static struct tw_arb_life *to_front(struct tw_arb_line *line, struct tw_arb_life *life)
+{
+	struct tw_arb_life first = *life;
+
+	*life = line->lives[0];
+	line->lives[0] = first;
+	return &line->lives[0];
+}
+
+/* The life of the datagram's publisher on this line, which becomes the first.  One that is new here begins with
+ * this datagram, in the place of the one that was silent for longest. */
 static struct tw_arb_life *find_life(struct tw_arb_line *line, const struct tw_wire_hdr *hdr,
 				     uint64_t now_ns)
 {
-	struct tw_arb_life *oldest = &line->lives[line->last_life];
+	struct tw_arb_life *oldest = &line->lives[0];
 
 	for (uint32_t i = 0; i < TW_ARB_LIVES; i++) {
-		uint32_t index = (line->last_life + i) % TW_ARB_LIVES;
-		struct tw_arb_life *life = &line->lives[index];
+		struct tw_arb_life *life = &line->lives[i];
 		if (life->next_seq != 0 && life->publisher == hdr->publisher) {
-			line->last_life = index;
-			return life;
+			return to_front(line, life);
 		}
 		if (life->next_seq == 0 ||
 		    (oldest->next_seq != 0 && life->grown_ns <= oldest->grown_ns)) {
@@ -55,19 +61,18 @@ static struct tw_arb_life *find_life(struct tw_arb_line *line, const struct tw_w
 		}
 	}
 	settle_life(line, oldest);
-	line->last_life = (uint32_t)(oldest - line->lives);
 	*oldest = (struct tw_arb_life){ .publisher = hdr->publisher,
 					.next_seq = hdr->packet_seq,
-					.seen = SEEN_ALL,
+					.seen = TW_ARB_SEEN_ALL,
 					.grown_ns = now_ns };
-	return oldest;
+	return to_front(line, oldest);
 }
 
 void tw_arb_line_init(struct tw_arb_line *line, uint64_t now_ns)
 {
 	*line = (struct tw_arb_line){ .heard_ns = now_ns, .idle_ns = now_ns };
 	for (uint32_t i = 0; i < TW_ARB_LIVES; i++) {
-		line->lives[i].seen = SEEN_ALL;
+		line->lives[i].seen = TW_ARB_SEEN_ALL;
 	}
 }
 
@@ -77,11 +82,11 @@ void tw_arb_line_reset(struct tw_arb_line *line, uint64_t now_ns)
 	line->heard_ns = line->state == TW_ARB_LINE_UP ? now_ns : line->heard_ns;
 	for (uint32_t i = 0; i < TW_ARB_LIVES; i++) {
 		settle_life(line, &line->lives[i]);
-		line->lives[i] = (struct tw_arb_life){ .seen = SEEN_ALL };
+		line->lives[i] = (struct tw_arb_life){ .seen = TW_ARB_SEEN_ALL };
 	}
 }
 
-void tw_arb_line_count(struct tw_arb_line *line, const struct tw_wire_hdr *hdr, uint64_t now_ns)
+static void count(struct tw_arb_line *line, const struct tw_wire_hdr *hdr, uint64_t now_ns)
 {
 	struct tw_arb_life *life = find_life(line, hdr, now_ns);
 	bool heartbeat = (hdr->flags & TW_WIRE_HEARTBEAT) != 0;
@@ -104,23 +109,13 @@ void tw_arb_line_count(struct tw_arb_line *line, const struct tw_wire_hdr *hdr, 
 	}
 }
 
-void tw_arb_line_settle(struct tw_arb_line *line, uint64_t wait_ns, uint64_t now_ns)
+bool tw_arb_line_count_any(struct tw_arb_line *line, const struct tw_wire_hdr *hdr, uint64_t now_ns)
 {
-	for (uint32_t i = 0; i < TW_ARB_LIVES; i++) {
-		struct tw_arb_life *life = &line->lives[i];
-		if (life->seen != SEEN_ALL && now_ns - life->grown_ns >= wait_ns) {
-			settle_life(line, life);
-		}
-	}
-}
+	uint64_t before = line->missing + line->reordered;
 
-bool tw_arb_line_heard(struct tw_arb_line *line, uint64_t now_ns)
-{
-	bool comes_up = line->state != TW_ARB_LINE_UP;
-
-	line->heard_ns = now_ns;
-	line->state = TW_ARB_LINE_UP;
-	return comes_up;
+	count(line, hdr, now_ns);
+	line->check_ns = 0; /* a number may be open now */
+	return line->missing + line->reordered != before;
 }
 
 bool tw_arb_line_silent(struct tw_arb_line *line, uint64_t down_ns, uint64_t now_ns)
@@ -131,4 +126,31 @@ bool tw_arb_line_silent(struct tw_arb_line *line, uint64_t down_ns, uint64_t now
 	line->downs += line->state == TW_ARB_LINE_UP ? 1 : 0;
 	line->state = TW_ARB_LINE_DOWN;
 	return true;
+}
+
+static uint64_t add_capped(uint64_t at_ns, uint64_t wait_ns)
+{
+	return wait_ns < UINT64_MAX - at_ns ? at_ns + wait_ns : UINT64_MAX;
+}
+
+bool tw_arb_line_check(struct tw_arb_line *line, uint64_t wait_ns, uint64_t down_ns,
+		       uint64_t now_ns)
+{
+	bool goes_down = tw_arb_line_silent(line, down_ns, now_ns);
+
+	line->check_ns =
+		line->state == TW_ARB_LINE_DOWN ? UINT64_MAX : add_capped(line->heard_ns, down_ns);
+	for (uint32_t i = 0; i < TW_ARB_LIVES; i++) {
+		struct tw_arb_life *life = &line->lives[i];
+		if (life->seen == TW_ARB_SEEN_ALL) {
+			continue;
+		}
+		uint64_t settle_ns = add_capped(life->grown_ns, wait_ns);
+		if (now_ns >= settle_ns) {
+			settle_life(line, life);
+		} else if (settle_ns < line->check_ns) {
+			line->check_ns = settle_ns;
+		}
+	}
+	return goes_down;
 }

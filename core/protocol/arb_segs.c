@@ -267,9 +267,3 @@ void tw_arb_slots_release(struct tw_arb_slots *slots, uint32_t slot)
 		slots->used--;
 	}
 }
-
-void tw_arb_slots_recycle(struct tw_arb_slots *slots)
-{
-	slots->free_count += slots->released_count;
-	slots->released_count = 0;
-}

@@ -126,6 +126,10 @@ static inline uint8_t *tw_arb_slots_at(const struct tw_arb_slots *slots, uint32_
 }
 uint32_t tw_arb_slots_take(struct tw_arb_slots *slots);               /* without references yet */
 void tw_arb_slots_release(struct tw_arb_slots *slots, uint32_t slot); /* one reference */
-void tw_arb_slots_recycle(struct tw_arb_slots *slots);
+static inline void tw_arb_slots_recycle(struct tw_arb_slots *slots)
+{
+	slots->free_count += slots->released_count;
+	slots->released_count = 0;
+}
 
 #endif

@@ -102,11 +102,20 @@ static void give_raw(struct rig *rig, struct tw_bytes *in, uint32_t line)
 	}
 }
 
+static void idle(struct rig *rig, uint32_t line)
+{
+	struct tw_arb_run run;
+
+	if (!tw_arb_idle(rig->arb, line, rig->now_ns)) {
+		TW_ASSERT(!tw_arb_next(rig->arb, &run));
+	}
+	pull(rig);
+}
+
 static void idle_all(struct rig *rig)
 {
 	for (uint32_t line = 0; line < rig->conf.lines; line++) {
-		tw_arb_idle(rig->arb, line, rig->now_ns);
-		pull(rig);
+		idle(rig, line);
 	}
 }
 
@@ -120,8 +129,7 @@ static void operate(struct rig *rig, struct tw_bytes *in)
 		give_raw(rig, in, line);
 		break;
 	case 5:
-		tw_arb_idle(rig->arb, line, rig->now_ns);
-		pull(rig);
+		idle(rig, line);
 		break;
 	case 6:
 		rig->now_ns += (op >> 3) * (WAIT_NS / 8);

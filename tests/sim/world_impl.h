@@ -104,8 +104,15 @@ struct session {
 	bool ends;     /* properly, with END */
 };
 
+struct figures { /* of an arbiter */
+	uint64_t gaps_seen, store_full, set_aside, contradictions, held;
+	uint64_t missing[TW_MAX_LINES], reordered[TW_MAX_LINES], downs[TW_MAX_LINES];
+	uint64_t up[TW_MAX_LINES];
+};
+
 struct sub {
 	struct tw_arb *arb;
+	struct figures figures; /* as they were last looked at */
 	uint8_t *memory;
 	size_t size_bytes;
 	struct tw_arb_conf conf;

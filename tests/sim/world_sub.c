@@ -110,6 +110,57 @@ static void check_list(struct world *w, const struct sub *sub, uint32_t index)
 	}
 }
 
+/* Who kept the figures has to look at them again only when told so. */
+static void check_figures(struct world *w, struct sub *sub, uint32_t index)
+{
+	struct figures now = { .gaps_seen = tw_arb_gaps_seen(sub->arb),
+			       .store_full = tw_arb_store_full(sub->arb),
+			       .set_aside = tw_arb_set_aside(sub->arb),
+			       .contradictions = tw_arb_contradictions(sub->arb),
+			       .held = tw_arb_held(sub->arb) };
+
+	for (uint32_t line = 0; line < w->lines; line++) {
+		struct tw_arb_line_stats stats;
+		tw_arb_line_stats(sub->arb, line, &stats);
+		now.missing[line] = stats.missing;
+		now.reordered[line] = stats.reordered;
+		now.downs[line] = stats.downs;
+		now.up[line] = stats.up;
+	}
+	bool changed = memcmp(&now, &sub->figures, sizeof(now)) != 0;
+	if (!tw_arb_figures_changed(sub->arb) && changed) {
+		tw_world_fail(w, "subscriber %" PRIu32 ": figures have changed unsaid", index);
+	}
+	sub->figures = now;
+}
+
+/* A line was polled empty. */
+static void idle(struct world *w, struct sub *sub, uint32_t index, uint32_t line_idx)
+{
+	uint64_t now_ns = tw_sim_now(w->sim);
+	const struct tw_arb_line *line = &sub->arb->lines[line_idx];
+	bool due = tw_arb_idle(sub->arb, line_idx, now_ns);
+	struct tw_arb_run run;
+
+	if (!due && tw_arb_next(sub->arb, &run)) {
+		tw_world_fail(w, "subscriber %" PRIu32 ": %d though nothing was to come", index,
+			      (int)run.type);
+	}
+	if (line->state != TW_ARB_LINE_DOWN &&
+	    now_ns - line->heard_ns >= TW_ARB_DOWN_HEARTBEATS * sub->conf.heartbeat_max_ns) {
+		tw_world_fail(w, "subscriber %" PRIu32 ": line %" PRIu32 " is not down", index,
+			      line_idx);
+	}
+	for (uint32_t i = 0; i < TW_ARB_LIVES; i++) {
+		const struct tw_arb_life *life = &line->lives[i];
+		if (life->seen != TW_ARB_SEEN_ALL && now_ns - life->grown_ns >= sub->conf.wait_ns) {
+			tw_world_fail(w, "subscriber %" PRIu32 ": a number is open for too long",
+				      index);
+		}
+	}
+	tw_world_pull(w, index);
+}
+
 void tw_world_pull(struct world *w, uint32_t index)
 {
 	static const char *const names[] = { "?",       "DATA", "GAP",  "LOST",
@@ -137,6 +188,7 @@ void tw_world_pull(struct world *w, uint32_t index)
 			index, tw_arb_held(sub->arb), sub->conf.store_dgrams);
 	}
 	check_list(w, sub, index);
+	check_figures(w, sub, index);
 	for (uint32_t i = 0; i < GUARD_BYTES; i++) {
 		if (sub->memory[sub->size_bytes + i] != GUARD) {
 			tw_world_fail(w, "subscriber %" PRIu32 ": wrote past its memory", index);
@@ -246,8 +298,7 @@ void tw_world_poll_sub(struct world *w, uint32_t index)
 				n++;
 			}
 			if (n < sub->batch) {
-				tw_arb_idle(sub->arb, line, tw_sim_now(w->sim));
-				tw_world_pull(w, index);
+				idle(w, sub, index, line);
 			}
 			more = more || n == sub->batch;
 		}
@@ -327,6 +378,7 @@ void tw_world_start_sub(struct world *w, uint32_t index)
 	sub->ledger.latest = sub->conf.latest;
 	sub->runs = true;
 	sub->gaps_reported = 0;
+	sub->figures = (struct figures){ 0 };
 	sub->start_session_idx = w->pub_session_idx;
 	sub->start_seq = w->read_seq;
 	memset(sub->memory, GUARD, sub->size_bytes + GUARD_BYTES);

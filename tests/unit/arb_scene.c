@@ -188,7 +188,11 @@ uint64_t give_up(struct scene *scene, uint64_t first_seq, uint64_t last_seq)
 
 void idle(struct scene *scene, uint32_t line)
 {
-	tw_arb_idle(scene->arb, line, scene->now_ns);
+	struct tw_arb_run run;
+
+	if (!tw_arb_idle(scene->arb, line, scene->now_ns)) {
+		cr_expect(!tw_arb_next(scene->arb, &run), "nothing was to come, and it does");
+	}
 	pull(scene);
 }
 

@@ -30,6 +30,16 @@ Test(arb, starts_at_one_or_live, .timeout = 10)
 	scene_free(s);
 }
 
+Test(arb, a_new_session_that_goes_on_with_our_number_is_another, .timeout = 10)
+{
+	struct scene *s = running_usual();
+
+	s->spec.session++;
+	cr_expect_eq(give_data(s, A, 4, 5), TW_ARB_HELD);
+	EXPECT(s, "session 8 from 1, gap 1-3");
+	scene_free(s);
+}
+
 Test(arb, new_session_flushes_the_old_one, .timeout = 10)
 {
 	struct scene *s = running_usual();
@@ -247,6 +257,20 @@ Test(arb, a_line_that_brings_only_an_older_session_is_not_waited_for, .timeout =
 	scene_free(s);
 }
 
+Test(arb, what_every_line_has_shown, .timeout = 10)
+{
+	struct scene *s = running_usual();
+
+	cr_expect_eq(tw_arb_shown_seq(s->arb), 4);
+	give_data(s, A, 4, 5);
+	cr_expect_eq(tw_arb_shown_seq(s->arb), 4, "B has not");
+	give_data(s, B, 4, 6);
+	cr_expect_eq(tw_arb_shown_seq(s->arb), 6, "A has not");
+	give_heartbeat(s, A, 7);
+	cr_expect_eq(tw_arb_shown_seq(s->arb), 7);
+	scene_free(s);
+}
+
 Test(arb, one_line_only, .timeout = 10)
 {
 	struct tw_arb_conf conf = usual();
@@ -333,5 +357,62 @@ Test(arb, a_restarted_publisher_misses_nothing, .timeout = 10)
 	idle(s, A);
 	cr_expect_eq(stats_of_a(s).missing, 0);
 	cr_expect_eq(stats_of_a(s).reordered, 0);
+	scene_free(s);
+}
+
+/* --- what is said of changes ----------------------------------------------------------------- */
+
+Test(arb, an_empty_line_is_worth_a_pull_when_time_has_changed_something, .timeout = 10)
+{
+	struct scene *s = running_usual();
+
+	idle_all(s);                        /* they have come up: looked at once */
+	for (uint32_t i = 1; i < 30; i++) { /* three heartbeats less a little */
+		pass(s, HEARTBEAT_NS / 10);
+		cr_expect(!tw_arb_idle(s->arb, B, s->now_ns));
+		give_heartbeat(s, A, 4);
+	}
+	pass(s, HEARTBEAT_NS / 10);
+	cr_expect(tw_arb_idle(s->arb, B, s->now_ns));
+	give_heartbeat(s, A, 4); /* pulls */
+	EXPECT(s, "down B");
+	pass(s, HEARTBEAT_NS);
+	cr_expect(!tw_arb_idle(s->arb, B, s->now_ns), "it cannot go down twice");
+	give_data(s, A, 5, 5);
+	cr_expect(tw_arb_idle(s->arb, B, s->now_ns), "a gap may be given up");
+	scene_free(s);
+}
+
+Test(arb, figures_that_change_are_said_to, .timeout = 10)
+{
+	struct scene *s = running_usual();
+
+	cr_expect(tw_arb_figures_changed(s->arb), "a session, and two lines that came up");
+	cr_expect(!tw_arb_figures_changed(s->arb));
+	give_data(s, A, 4, 5);
+	give_data(s, B, 4, 5);
+	cr_expect(!tw_arb_figures_changed(s->arb), "nothing but numbers");
+	give_data(s, A, 7, 7);
+	cr_expect(tw_arb_figures_changed(s->arb), "one is held");
+	give_data(s, A, 8, 8);
+	cr_expect(tw_arb_figures_changed(s->arb), "another");
+	give_data(s, A, 6, 6);
+	cr_expect(tw_arb_figures_changed(s->arb), "they are given out");
+	s->spec.packet_seq += 5;
+	give_data(s, A, 9, 9);
+	cr_expect(!tw_arb_figures_changed(s->arb), "what was jumped over may still come");
+	s->spec.packet_seq -= 2;
+	give_data(s, A, 9, 9);
+	cr_expect(tw_arb_figures_changed(s->arb), "one came after a later one");
+	cr_expect(tw_arb_idle(s->arb, A, s->now_ns), "and three are open");
+	(void)tw_arb_figures_changed(s->arb);
+	pass(s, WAIT_NS - 1);
+	cr_expect(!tw_arb_idle(s->arb, A, s->now_ns));
+	pass(s, 1);
+	cr_expect(tw_arb_idle(s->arb, A, s->now_ns));
+	cr_expect(tw_arb_figures_changed(s->arb), "three are missing");
+	s->spec.session++;
+	give_data(s, A, 1, 1);
+	cr_expect(tw_arb_figures_changed(s->arb), "a session");
 	scene_free(s);
 }
