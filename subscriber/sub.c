@@ -188,9 +188,13 @@ static int lay_out(struct tw_sub *sub, uint64_t now_ns, struct tw_error *err)
 			struct tw_sub_line *line = &sub->lines[sub->line_count++];
 			line->channel = channel;
 			line->line = (uint8_t)l;
+			line->endpoint = sub->line_count - 1;
+			line->next = line + 1;
 			channel->line[l] = line;
 		}
 	}
+	sub->lines[sub->line_count - 1].next = sub->lines;
+	sub->next_line = sub->lines;
 	sub->channel_count = sub->alive = plan->channel_count;
 	return TW_OK;
 }

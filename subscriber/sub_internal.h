@@ -27,6 +27,9 @@
  * a call ends early when they are used up, so the figure bounds nothing but a call's size. */
 #define TW_SUB_MARKS 128u
 
+#define LIKELY(x)   __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+
 /* Longest sleep of tw_sub_idle() in event mode. */
 #define TW_SUB_IDLE_NS 10000000ull
 /* Longest sleep while a read is under way. */
@@ -84,11 +87,13 @@ struct tw_sub_channel {
 	struct tw_error error; /* why it is down */
 };
 
-struct tw_sub_line { /* one endpoint of the fabric; its index is that of the array */
+struct tw_sub_line { /* one endpoint of the fabric */
 	_Alignas(TW_CACHE_PAIR_BYTES) struct tw_sub_channel *channel;
 	struct tw_counters counters;
-	uint8_t line; /* 0 is A */
-	bool dead;    /* its endpoint is gone */
+	struct tw_sub_line *next; /* of the round */
+	uint32_t endpoint;        /* its index in sub->lines, too */
+	uint8_t line;             /* 0 is A */
+	bool dead;                /* its endpoint is gone */
 };
 
 struct tw_sub_mark { /* messages handed out and not yet released */
@@ -98,17 +103,15 @@ struct tw_sub_mark { /* messages handed out and not yet released */
 };
 
 struct tw_sub {
-	/* the run being handed out: run_at, run_seq and run_left move through DATA, any other
+	/* the run being handed out: of DATA, msgs, first_seq and count are of what is left, any other
 	 * type is one event */
 	_Alignas(TW_CACHE_PAIR_BYTES) struct tw_arb_run run;
-	struct tw_sub_channel *run_channel; /* NULL: there is none */
-	const uint8_t *run_at;
-	uint64_t run_seq;
-	uint32_t run_left;
+	struct tw_event like;               /* DATA: what the events of the run have in common */
+	struct tw_sub_channel *run_channel; /* NULL: there is none; else it is `pulling` */
 
 	struct tw_sub_channel *pulling; /* its arbiter may have more runs */
 	struct tw_sub_channel *failing; /* DOWN is due */
-	bool store_borrowed;            /* this call handed out bytes of a reorder store */
+	bool store_borrowed;            /* tw_sub_drain() has handed out bytes of a reorder store */
 
 	bool repair_due;                      /* this call has not had its turn of repair */
 	bool reply_held;                      /* `reply` is not given back yet */
@@ -119,13 +122,14 @@ struct tw_sub {
 	struct tw_read_done reply;
 
 	uint32_t batch_at, batch_count;
-	struct tw_sub_line *batch_line; /* NULL: no batch is outstanding */
-	uint32_t cursor;                /* endpoint to poll next */
+	struct tw_sub_line *batch_line; /* NULL: all of the batch was given to its arbiter */
+	struct tw_sub_line *next_line;  /* to poll next */
 	uint32_t mark_count;
 	uint64_t now_ns;  /* mono, taken before the latest poll of an endpoint */
 	uint64_t turn_ns; /* mono, entry of the latest tw_sub_poll(); 0: the turn does not count */
-	int failed;       /* sticky status, 0 */
-	int failing_status; /* becomes `failed` once the last DOWN was handed out */
+	uint64_t long_turn_ns; /* a longer one is slow, or the longest so far */
+	int failed;            /* sticky status, 0 */
+	int failing_status;    /* becomes `failed` once the last DOWN was handed out */
 	struct tw_idle idle;
 
 	/* const after open */
@@ -157,6 +161,11 @@ struct tw_sub {
 	struct tw_error error;
 };
 
+/* sub_give.c.  The caller is done with everything handed out. */
+void tw_sub_release(struct tw_sub *sub);
+/* Everything that can be handed out without polling an endpoint. */
+unsigned int tw_sub_drain(struct tw_sub *sub, struct tw_event *events, unsigned int max);
+
 /* Whether a poll would give something without looking at any endpoint, and how long the handle may
  * sleep before an arbiter or the ladder wants the time (sub_poll.c). */
 bool tw_sub_has_work(const struct tw_sub *sub);
@@ -175,8 +184,9 @@ int tw_sub_repair_counters(struct tw_sub *sub, struct tw_error *err) TW_MUST_USE
 int tw_sub_repair_open(struct tw_sub *sub, struct tw_error *err) TW_MUST_USE;     /* after it */
 /* Hot path.  After a channel with a ladder was pulled: whether it is still repairing. */
 void tw_sub_repair_refresh(struct tw_sub *sub, struct tw_sub_channel *channel);
-/* At the begin of a poll, while sub->reply_held: gives the reply back if it was walked to its end. */
-void tw_sub_repair_release(struct tw_sub *sub);
+/* At the begin of a poll, while sub->repairing or sub->reply_held: the poll has its turn of repair before it, and
+ * the reply is given back if it was walked to its end. */
+void tw_sub_repair_begin(struct tw_sub *sub);
 /* Once in a poll while sub->repairing, with nothing half pulled: begins the next reply or asks. */
 void tw_sub_repair_turn(struct tw_sub *sub);
 /* While sub->reply_channel and nothing of a store is borrowed: gives its next datagram to the arbiter. */

@@ -265,9 +265,10 @@ void tw_sub_repair_refresh(struct tw_sub *sub, struct tw_sub_channel *channel)
 	}
 }
 
-void tw_sub_repair_release(struct tw_sub *sub)
+void tw_sub_repair_begin(struct tw_sub *sub)
 {
-	if (sub->reply_channel == NULL) {
+	sub->repair_due = sub->repairing != 0;
+	if (sub->reply_held && sub->reply_channel == NULL) {
 		tw_reader_release(sub->reader, &sub->reply);
 		sub->reply_held = false;
 	}

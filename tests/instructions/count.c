@@ -305,7 +305,7 @@ static void close_subscriber(void)
 static bool queued(void)
 {
 	return scene.rx.queues[0].left != 0 || scene.rx.queues[1].left != 0 ||
-	       scene.sub->batch_line != NULL || scene.sub->run_channel != NULL;
+	       scene.sub->batch_line != NULL || scene.sub->pulling != NULL;
 }
 
 static int poll_once(void)

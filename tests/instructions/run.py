@@ -28,7 +28,7 @@ LIMIT_S = 120
 # case, file, where the instructions go: once for each of the case's units
 MUTANTS = [
     ("publish_full", "publisher/channel.c", "\tuint64_t wall_ns = tw_wall_ns();\n\tint n = tw_pack_poll("),
-    ("poll_full", "subscriber/sub_poll.c", "\tenum tw_dgram_verdict verdict = tw_dgram_parse("),
+    ("poll_full", "subscriber/sub_give.c", "\tenum tw_dgram_verdict verdict = tw_dgram_parse("),
     ("parse", "core/wire/datagram.c", "\tconst struct tw_wire_hdr *hdr = data;\n"),
     ("arb_in_order", "core/protocol/arb.c", "\tenum tw_arb_result origin = tw_arb_judge_origin(arb, hdr);\n"),
 ]
