@@ -284,13 +284,9 @@ static void note_first(struct tw_pub_channel *channel, const struct tw_pack_dgra
 	tw_history_index_note(&channel->index, hdr.log_pos, hdr.first_msg_seq);
 }
 
-/* Nothing was packed: has the session ended, or has another begun? */
+/* Nothing is on the bus: has the session ended, or has another begun? */
 static bool idle_turn(struct tw_pub_channel *channel, uint64_t now_ns)
 {
-	count_rare(channel);
-	if (tw_pack_carries(&channel->pack)) {
-		return false; /* stalled, and messages are still to come */
-	}
 	switch (tw_bus_reader_state(channel->bus)) {
 	case TW_BUS_ENDED:
 		if (channel->state_now != TW_PUB_ENDED) {
@@ -331,6 +327,9 @@ bool tw_pub_channel_turn(struct tw_pub_channel *channel, uint64_t now_ns)
 		return channel->bus != NULL;
 	}
 	reap(channel);
+	if (!tw_pack_is_due(&channel->pack, now_ns) && !tw_bus_has_news(channel->bus)) {
+		return idle_turn(channel, now_ns);
+	}
 	unsigned int room = rate_room(channel, now_ns);
 	if (room == 0) {
 		tw_counter_add(&channel->counters, TW_PUB_CHANNEL_rate_stalls, 1);
@@ -340,7 +339,9 @@ bool tw_pub_channel_turn(struct tw_pub_channel *channel, uint64_t now_ns)
 	uint64_t wall_ns = tw_wall_ns();
 	int n = tw_pack_poll(&channel->pack, from_bus, channel->bus, now_ns, wall_ns, dgrams, room);
 	if (n == 0) {
-		return idle_turn(channel, now_ns);
+		count_rare(channel);
+		/* stalled, and messages are still to come? */
+		return !tw_pack_carries(&channel->pack) && idle_turn(channel, now_ns);
 	}
 	if (n < 0) {
 		bus_broken(channel, n, now_ns);

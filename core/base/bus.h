@@ -102,6 +102,8 @@ struct tw_bus_batch {
  * history log).  Hot: no system call, lock or allocation. */
 int tw_bus_read(struct tw_bus_reader *reader, void *dst, uint32_t max_bytes,
 		struct tw_bus_batch *batch);
+/* Whether tw_bus_read() would give or say something. */
+bool tw_bus_has_news(struct tw_bus_reader *reader);
 /* Gate only: everything read so far has been sent and may be overwritten. */
 void tw_bus_release(struct tw_bus_reader *reader);
 /* Gate only.  Everybody who listened has heard that the session has ended: a gate that comes later

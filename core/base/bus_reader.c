@@ -290,6 +290,12 @@ void tw_bus_release(struct tw_bus_reader *reader)
 	reader->gate_turn = turn;
 }
 
+bool tw_bus_has_news(struct tw_bus_reader *reader)
+{
+	return reader->broken || reader->published != reader->pos ||
+	       load_published(reader) != reader->pos;
+}
+
 enum tw_bus_state tw_bus_reader_state(struct tw_bus_reader *reader)
 {
 	/* B8: pairs with B7; before `published`, so that nothing comes after it */

@@ -97,10 +97,14 @@ struct run { /* of messages that are all well formed, or all not */
 	uint32_t bytes, count;
 };
 
-/* The messages at the front of `msgs` that hold.  Runs for every message: keep it lean. */
+/* The messages at the front of `msgs` that hold, nearly always all of them. */
 static struct run run_that_holds(const uint8_t *msgs, uint32_t bytes, uint32_t count)
 {
 	struct run run = { 0, 0 };
+
+	if (__builtin_expect(tw_msgs_hold(msgs, bytes, count), 1)) {
+		return (struct run){ bytes, count };
+	}
 	while (run.count < count && tw_msg_holds(msgs + run.bytes, bytes - run.bytes)) {
 		run.bytes += tw_msg_bytes(msgs + run.bytes);
 		run.count++;
@@ -166,13 +170,16 @@ static int take(struct tw_pack *pack, tw_pack_source_func source, void *ctx, uin
 	return rc;
 }
 
-/* 1: one datagram; 0: nothing to send (*stalled: for want of room); or the source's error. */
+/* Why there is nothing after this. */
+enum why { WHY_UNKNOWN = 0, WHY_DRAINED, WHY_STALLED };
+
+/* 1: one datagram; 0: nothing to send; or the source's error.  *why is set where it is known. */
 static int make_next(struct tw_pack *pack, tw_pack_source_func source, void *ctx, uint64_t wall_ns,
-		     struct tw_pack_dgram *out, bool *stalled)
+		     struct tw_pack_dgram *out, enum why *why)
 {
 	uint8_t *at = tw_history_claim(pack->history);
 	if (at == NULL) {
-		*stalled = true;
+		*why = WHY_STALLED;
 		return 0;
 	}
 	struct tw_bus_batch batch = { 0 };
@@ -190,6 +197,9 @@ static int make_next(struct tw_pack *pack, tw_pack_source_func source, void *ctx
 	struct run run = run_that_holds(msgs, batch.bytes, batch.count);
 	if (__builtin_expect(run.count == batch.count, 1)) {
 		make_data(pack, at, run.bytes, run.count, wall_ns, out);
+		if (TW_WIRE_HDR_BYTES + run.bytes + TW_MSG_MAX_BYTES <= pack->conf.mtu_bytes) {
+			*why = WHY_DRAINED;
+		}
 		return 1;
 	}
 	bool malformed = run.count == 0;
@@ -228,9 +238,9 @@ int tw_pack_poll(struct tw_pack *pack, tw_pack_source_func source, void *ctx, ui
 		 uint64_t wall_ns, struct tw_pack_dgram *out, unsigned int max)
 {
 	unsigned int n = 0;
-	bool stalled = false;
-	while (n < max) {
-		int rc = make_next(pack, source, ctx, wall_ns, &out[n], &stalled);
+	enum why why = WHY_UNKNOWN;
+	while (n < max && why == WHY_UNKNOWN) {
+		int rc = make_next(pack, source, ctx, wall_ns, &out[n], &why);
 		if (rc < 0 && n == 0) {
 			return rc;
 		}
@@ -243,7 +253,7 @@ int tw_pack_poll(struct tw_pack *pack, tw_pack_source_func source, void *ctx, ui
 	if (n > 0) {
 		pack->heartbeat_due_ns = now_ns + pack->conf.heartbeat_min_ns;
 		pack->heartbeat_interval_ns = 2 * pack->conf.heartbeat_min_ns;
-	} else if (stalled) {
+	} else if (why == WHY_STALLED) {
 		pack->stalls++;
 	} else if (max > 0 && now_ns >= pack->heartbeat_due_ns) {
 		tw_pack_beat(pack, now_ns, wall_ns, &out[n++]);

@@ -19,7 +19,7 @@
 #include "tidewire/wire.h"
 
 /* As tw_bus_read(): > 0, 0, TW_ELAPPED (batch names what is gone) or another error.  Each result
- * continues where the one before ended.  `dst` lies in the history log: it is written in 8-byte
+ * continues where the one before ended; what leaves room for one more message was all there is.  `dst` lies in the history log: it is written in 8-byte
  * atomics (base/words.h), and anything up to max_bytes of it may be. */
 typedef int (*tw_pack_source_func)(void *ctx, void *dst, uint32_t max_bytes,
 				   struct tw_bus_batch *batch);
@@ -79,6 +79,12 @@ void tw_pack_beat(struct tw_pack *pack, uint64_t now_ns, uint64_t wall_ns,
 static inline bool tw_pack_carries(const struct tw_pack *pack)
 {
 	return pack->carry_bytes != 0;
+}
+
+/* Whether tw_pack_poll() has something to do though the source has nothing. */
+static inline bool tw_pack_is_due(const struct tw_pack *pack, uint64_t now_ns)
+{
+	return now_ns >= pack->heartbeat_due_ns || pack->carry_bytes != 0 || pack->error != TW_OK;
 }
 
 /* The source is drained and will never give more: heartbeats carry END from now on. */

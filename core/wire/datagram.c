@@ -56,8 +56,7 @@ static inline bool sbe_hold(const struct sbe_bits *bits)
 	return ((bits->blocks & ~BLOCK_LIMIT_BYTES) | bits->spares >> 31 | bits->schemas) == 0;
 }
 
-/* Whether exactly `count` well-formed messages fill `bytes` bytes. */
-static bool walk(const uint8_t *msgs, uint32_t bytes, uint32_t count)
+static inline bool walk(const uint8_t *msgs, uint32_t bytes, uint32_t count)
 {
 	uint32_t offset = 0;
 	struct sbe_bits bits = { 0 };
@@ -69,6 +68,11 @@ static bool walk(const uint8_t *msgs, uint32_t bytes, uint32_t count)
 		offset += gather_sbe(&bits, msgs + offset);
 	}
 	return sbe_hold(&bits) && offset == bytes;
+}
+
+bool tw_msgs_hold(const void *msgs, uint32_t bytes, uint32_t count)
+{
+	return walk(msgs, bytes, count);
 }
 
 bool tw_msg_holds(const void *msg, size_t len_bytes)

@@ -51,6 +51,8 @@ static inline uint32_t tw_msg_bytes(const void *msg)
 
 /* Whether a message of `len_bytes` available bytes is well formed (as parse checks each). */
 bool tw_msg_holds(const void *msg, size_t len_bytes);
+/* Whether exactly `count` of them fill `bytes` bytes. */
+bool tw_msgs_hold(const void *msgs, uint32_t bytes, uint32_t count);
 
 /* Fills in an SBE header and zeroes the rest of a message of a known kind. */
 void tw_msg_init(void *msg, enum tw_msg_kind kind);

@@ -12,10 +12,13 @@ Test(bus, nothing_is_seen_before_flush, .timeout = 10)
 	open_reader(&bed, false);
 	uint64_t lost = 0;
 	append_n(&bed, 3);
+	cr_assert_not(tw_bus_has_news(bed.reader));
 	cr_assert_eq(drain(&bed, &lost), 0);
 	tw_bus_flush(bed.writer);
+	cr_assert(tw_bus_has_news(bed.reader));
 	cr_assert_eq(drain(&bed, &lost), 3);
 	cr_assert_eq(lost, 0);
+	cr_assert_not(tw_bus_has_news(bed.reader));
 	cr_assert_eq(tw_bus_writer_next_seq(bed.writer), 4);
 	cr_assert_eq(tw_bus_reader_next_seq(bed.reader), 4);
 	bed_down(&bed);

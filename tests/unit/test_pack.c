@@ -430,13 +430,34 @@ Test(pack, malformed_messages_never_travel, .timeout = 30)
 	}
 }
 
-Test(pack, an_error_comes_after_the_datagrams_before_it, .timeout = 10)
+Test(pack, a_datagram_with_room_left_is_the_last, .timeout = 10)
 {
 	struct bed bed;
 	bed_up(&bed);
+	cr_assert_not(tw_pack_is_due(&bed.pack, bed.now_ns));
 	bed.source.end_seq = 3;
-	bed.source.error = TW_EFORMAT;
 	cr_assert_eq(poll_pack(&bed, MAX_DGRAMS), 1);
+	cr_assert_eq(bed.source.calls, 1, "it was all there was");
+	check_all(&bed, 1);
+	bed.now_ns += MAX_NS;
+	cr_assert(tw_pack_is_due(&bed.pack, bed.now_ns), "a heartbeat");
+	bed_down(&bed);
+}
+
+Test(pack, an_error_comes_after_the_datagrams_before_it, .timeout = 10)
+{
+	struct bed bed;
+	/* as many messages as fill a datagram: one that has room left is the last of its poll */
+	for (uint64_t end_seq = 3;; end_seq++) {
+		bed_up(&bed);
+		bed.source.end_seq = end_seq;
+		bed.source.error = TW_EFORMAT;
+		cr_assert_eq(poll_pack(&bed, MAX_DGRAMS), 1);
+		if (bed.source.calls == 2) {
+			break;
+		}
+		bed_down(&bed);
+	}
 	check_all(&bed, 1);
 	bed.source.error = 0;
 	cr_assert_eq(poll_pack(&bed, MAX_DGRAMS), TW_EFORMAT, "kept");
