@@ -6,6 +6,7 @@
 
 #include "base/app.h"
 #include "base/fail.h"
+#include "base/options.h"
 #include "config/schema.h"
 
 static const char usage[] =
@@ -129,12 +130,6 @@ static int show(const struct tw_site *site, const char *as, struct tw_error *err
 	return tw_site_show_host(site, host, stdout);
 }
 
-static int fail_usage(void)
-{
-	(void)fputs(usage, stderr);
-	return EX_USAGE;
-}
-
 int main(int argc, char **argv)
 {
 	static const struct option options[] = { { "as", required_argument, NULL, 'a' },
@@ -157,7 +152,7 @@ int main(int argc, char **argv)
 			(void)printf("tw-config %s\n", TW_VERSION);
 			return EX_OK;
 		default:
-			return fail_usage();
+			return tw_usage_error("tw-config", NULL);
 		}
 	}
 	const char *verb = optind < argc ? argv[optind] : "";
@@ -169,7 +164,10 @@ int main(int argc, char **argv)
 	}
 	if ((!is_show && strcmp(verb, "check") != 0) || path == NULL || optind + 2 != argc ||
 	    (as != NULL && !is_show)) {
-		return fail_usage();
+		(void)tw_fail(&err, TW_EARG,
+			      "allowed are check FILE, show [--as NAME] FILE and "
+			      "sample");
+		return tw_usage_error("tw-config", &err);
 	}
 	int rc = tw_site_load(&site, path, &err);
 	if (rc == TW_OK) {

@@ -7,9 +7,8 @@
 
 #include "base/fail.h"
 #include "base/rundir.h"
+#include "base/text.h"
 #include "config/schema.h"
-
-#define PPM_DECIMALS 4 /* of a per cent: the last one is 1 ppm */
 
 const char *tw_key_leaf(const struct tw_key *key)
 {
@@ -87,108 +86,6 @@ static uint64_t uint_load(const struct tw_key *key, const void *base)
 	}
 }
 
-enum number { NUMBER_OK = 0, NUMBER_NONE, NUMBER_UNIT, NUMBER_OCTAL, NUMBER_BIG };
-
-static enum number uint_read(const char *text, bool hex_ok, uint64_t *v_p)
-{
-	uint64_t v = 0;
-	bool hex = hex_ok && text[0] == '0' && text[1] == 'x';
-	const char *c = hex ? text + 2 : text;
-	if (!hex && text[0] == '0' && isdigit((unsigned char)text[1])) {
-		return NUMBER_OCTAL;
-	}
-	if (hex ? !isxdigit((unsigned char)*c) : !isdigit((unsigned char)*c)) {
-		return NUMBER_NONE;
-	}
-	for (; hex ? isxdigit((unsigned char)*c) : isdigit((unsigned char)*c); c++) {
-		unsigned int digit =
-			isdigit((unsigned char)*c)
-				? (unsigned int)(*c - '0')
-				: (unsigned int)(tolower((unsigned char)*c) - 'a' + 10);
-		if (__builtin_mul_overflow(v, hex ? 16u : 10u, &v) ||
-		    __builtin_add_overflow(v, digit, &v)) {
-			return NUMBER_BIG;
-		}
-	}
-	*v_p = v;
-	if (*c == '\0') {
-		return NUMBER_OK;
-	}
-	while (*c == ' ') {
-		c++;
-	}
-	return isalpha((unsigned char)*c) || *c == '%' ? NUMBER_UNIT : NUMBER_NONE;
-}
-
-/* "0.25" per cent is 2,500 ppm. */
-static enum number pct_read(const char *text, uint64_t *ppm_p)
-{
-	uint64_t v;
-	char whole[8];
-	size_t n = strcspn(text, ".");
-	if (n >= sizeof(whole)) {
-		return NUMBER_NONE;
-	}
-	memcpy(whole, text, n);
-	whole[n] = '\0';
-	enum number rc = uint_read(whole, false, &v);
-	if (rc != NUMBER_OK) {
-		return rc;
-	}
-	v *= 10000u;
-	if (text[n] == '.') {
-		const char *c = text + n + 1;
-		uint64_t unit = 1000;
-		for (int i = 0; isdigit((unsigned char)*c) && i < PPM_DECIMALS; i++, c++) {
-			v += unit * (uint64_t)(*c - '0');
-			unit /= 10;
-		}
-		if (*c == '%') {
-			return NUMBER_UNIT;
-		}
-		if (*c != '\0' || c == text + n + 1) {
-			return NUMBER_NONE;
-		}
-	}
-	*ppm_p = v;
-	return NUMBER_OK;
-}
-
-/* Index of `text` in "a|b|c", -1 where it is not there. */
-static int set_find(const char *set, const char *text)
-{
-	size_t n = strlen(text);
-	int index = 0;
-	for (const char *at = set; *at != '\0'; index++) {
-		size_t len = strcspn(at, "|");
-		if (len == n && memcmp(at, text, n) == 0) {
-			return index;
-		}
-		at += len;
-		at += *at == '|' ? 1 : 0;
-	}
-	return -1;
-}
-
-/* "a|b|c" as "a, b or c". */
-static void set_print(const char *set, char out[TW_WHY_BYTES])
-{
-	size_t used = 0;
-	out[0] = '\0';
-	for (const char *at = set; *at != '\0';) {
-		size_t len = strcspn(at, "|");
-		const char *next = at + len;
-		bool last = *next == '\0' || strchr(next + 1, '|') == NULL;
-		int n = snprintf(out + used, TW_WHY_BYTES - used, "%.*s%s", (int)len, at,
-				 *next == '\0' ? ""
-				 : last        ? " or "
-					       : ", ");
-		used += (size_t)n;
-		TW_ASSERT(used < TW_WHY_BYTES);
-		at = next + (*next == '|' ? 1 : 0);
-	}
-}
-
 void tw_value_allowed(const struct tw_key *key, char out[TW_WHY_BYTES])
 {
 	switch (key->kind) {
@@ -202,7 +99,7 @@ void tw_value_allowed(const struct tw_key *key, char out[TW_WHY_BYTES])
 	case TW_KEY_UINT:
 	case TW_KEY_ENUM:
 		if (key->allowed != NULL) {
-			set_print(key->allowed, out);
+			tw_text_or(key->allowed, out, TW_WHY_BYTES);
 			break;
 		}
 		/* fall through */
@@ -299,17 +196,18 @@ static int number_parse(const struct tw_key *key, void *base, const char *text, 
 			char why[TW_WHY_BYTES])
 {
 	uint64_t v = 0;
-	enum number rc = key->kind == TW_KEY_PCT ? pct_read(text, &v)
-						 : uint_read(text, key->kind == TW_KEY_HEX, &v);
-	if (rc == NUMBER_UNIT && (key->kind == TW_KEY_PCT || tw_key_unit(key)[0] != '\0')) {
-		return refuse(key, text, ": the unit is in the key's name", why);
-	}
-	if (rc == NUMBER_OCTAL) {
+	if (text[0] == '0' && isdigit((unsigned char)text[1])) {
 		return refuse(key, text, ": a leading zero would make it octal", why);
 	}
-	bool in_set = key->allowed == NULL || set_find(key->allowed, text) >= 0;
+	enum tw_number rc = key->kind == TW_KEY_PCT
+				    ? tw_text_ppm(text, &v)
+				    : tw_text_u64(text, key->kind == TW_KEY_HEX, &v);
+	if (rc == TW_NUMBER_UNIT && (key->kind == TW_KEY_PCT || tw_key_unit(key)[0] != '\0')) {
+		return refuse(key, text, ": the unit is in the key's name", why);
+	}
+	bool in_set = key->allowed == NULL || tw_text_find(key->allowed, text) >= 0;
 	bool is_pow2 = key->kind != TW_KEY_POW2 || (v & (v - 1u)) == 0;
-	if (rc != NUMBER_OK || !in_set || !is_pow2 ||
+	if (rc != TW_NUMBER_OK || !in_set || !is_pow2 ||
 	    (key->allowed == NULL && (v < key->min || v > key->max))) {
 		return refuse(key, text, "", why);
 	}
@@ -402,23 +300,13 @@ static int text_parse(const struct tw_key *key, const struct tw_site *site, void
 
 bool tw_value_endpoint(const char *text, bool group, uint64_t *endpoint)
 {
-	char address[INET_ADDRSTRLEN];
-	const char *colon = strchr(text, ':');
-	struct in_addr addr;
-	uint64_t port;
-	if (colon == NULL || (size_t)(colon - text) >= sizeof(address)) {
+	uint32_t v;
+	uint16_t port;
+	if (!tw_text_endpoint(text, &v, &port) || port == 0) {
 		return false;
 	}
-	memcpy(address, text, (size_t)(colon - text));
-	address[colon - text] = '\0';
-	if (inet_pton(AF_INET, address, &addr) != 1 ||
-	    uint_read(colon + 1, false, &port) != NUMBER_OK || port == 0 || port > UINT16_MAX) {
-		return false;
-	}
-	uint32_t v = ntohl(addr.s_addr);
-	bool ok = group ? v >= 0xe0000100u && v < 0xf0000000u : v >> 24 != 0 && v < 0xe0000000u;
 	*endpoint = (uint64_t)v << 16 | port;
-	return ok;
+	return group ? v >= 0xe0000100u && v < 0xf0000000u : v >> 24 != 0 && v < 0xe0000000u;
 }
 
 static int address_parse(const struct tw_key *key, void *base, const char *text,
@@ -483,8 +371,8 @@ int tw_value_parse(const struct tw_key *key, const struct tw_site *site, void *b
 		return number_parse(key, base, text, quoted, why);
 	case TW_KEY_BOOL:
 	case TW_KEY_ENUM:
-		v = key->kind == TW_KEY_ENUM ? set_find(key->allowed, text)
-					     : set_find("false|true", text);
+		v = key->kind == TW_KEY_ENUM ? tw_text_find(key->allowed, text)
+					     : tw_text_find("false|true", text);
 		if (v < 0 || (quoted && key->kind == TW_KEY_BOOL)) {
 			return refuse(key, text, v < 0 ? "" : ", without quotes", why);
 		}

@@ -14,12 +14,12 @@
 #include "base/cpu.h"
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/options.h"
 #include "subscriber/sub_internal.h"
 #include "subscriber/subscribe.h"
 
-#define EVENTS       256u
-#define ALARM_TICKS  10u /* of 100 ms */
-#define USAGE_STATUS 64  /* EX_USAGE */
+#define EVENTS      256u
+#define ALARM_TICKS 10u /* of 100 ms */
 
 static const char help[] =
 	"usage: tw-subscribe -c FILE [options]\n"
@@ -81,42 +81,6 @@ struct program {
 	unsigned int ticks;
 };
 
-static bool parse_u64(const char *text, uint64_t max, uint64_t *out)
-{
-	char *end = NULL;
-
-	errno = 0;
-	unsigned long long value = strtoull(text, &end, 10);
-	if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || value == 0 ||
-	    value > max) {
-		return false;
-	}
-	*out = value;
-	return true;
-}
-
-static bool parse_format(const char *text, enum tw_subscribe_format *out)
-{
-	static const char *const names[] = { [TW_SUBSCRIBE_TEXT] = "text",
-					     [TW_SUBSCRIBE_JSON] = "json",
-					     [TW_SUBSCRIBE_NONE] = "none" };
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (strcmp(text, names[i]) == 0) {
-			*out = (enum tw_subscribe_format)i;
-			return true;
-		}
-	}
-	return false;
-}
-
-static int usage_error(const char *what, const char *value)
-{
-	fprintf(stderr, "tw-subscribe: %s%s%s (see --help)\n", what, value != NULL ? ": " : "",
-		value != NULL ? value : "");
-	return USAGE_STATUS;
-}
-
 enum option_id {
 	OPT_AS = 256,
 	OPT_CHANNEL,
@@ -151,118 +115,102 @@ static const struct option long_options[] = {
 	{ NULL, 0, NULL, 0 },
 };
 
-static int add_channel(struct options *options, const char *text)
+static int add_channel(struct options *options, const char *name, const char *text,
+		       struct tw_error *err)
 {
-	uint64_t id = 0;
-
-	if (!parse_u64(text, UINT16_MAX, &id)) {
-		return usage_error("--channel: not 1 to 65535", text);
+	uint32_t id;
+	int rc = tw_option_u32(name, text, 1, UINT16_MAX, &id, err);
+	if (rc != TW_OK) {
+		return rc;
 	}
 	if (options->conf.channel_count == TW_MAX_CHANNELS) {
-		return usage_error("--channel: more than a site can have", NULL);
+		return tw_fail(err, TW_EARG, "--channel: more than the %u that a site can have",
+			       TW_MAX_CHANNELS);
 	}
 	options->channels[options->conf.channel_count++] = (uint16_t)id;
 	options->conf.channels = options->channels;
-	return -1;
+	return TW_OK;
 }
 
-static bool parse_start(const char *text, uint32_t *start)
+/* An option with a value. */
+static int take_value(struct options *options, int id, const char *name, const char *value,
+		      struct tw_error *err)
 {
-	if (strcmp(text, "session") == 0) {
-		*start = TW_SUB_START_SESSION;
-	} else if (strcmp(text, "live") == 0) {
-		*start = TW_SUB_START_LIVE;
-	} else {
-		return false;
-	}
-	return true;
-}
+	uint32_t index = 0;
+	int rc;
 
-static bool parse_mode(const char *text, uint32_t *mode)
-{
-	if (strcmp(text, "ordered") == 0) {
-		*mode = TW_SUB_MODE_ORDERED;
-	} else if (strcmp(text, "latest") == 0) {
-		*mode = TW_SUB_MODE_LATEST;
-	} else {
-		return false;
-	}
-	return true;
-}
-
-/* One option; an exit status, or -1 to go on. */
-static int take_option(struct options *options, int id, const char *value)
-{
 	switch (id) {
 	case 'c':
 		options->conf.site_path = value;
-		return -1;
+		return TW_OK;
 	case OPT_AS:
 		options->conf.as = value;
-		return -1;
+		return TW_OK;
 	case OPT_CHANNEL:
-		return add_channel(options, value);
+		return add_channel(options, name, value, err);
 	case OPT_FORMAT:
-		return parse_format(value, &options->format)
-			       ? -1
-			       : usage_error("--format: not text, json or none", value);
-	case OPT_MESSAGES_ONLY:
-		options->messages_only = true;
-		return -1;
+		rc = tw_option_word(name, value, "text|json|none", &index, err);
+		options->format = (enum tw_subscribe_format)index;
+		return rc;
 	case OPT_COUNT:
-		return parse_u64(value, UINT64_MAX, &options->count)
-			       ? -1
-			       : usage_error("--count: not a number above 0", value);
-	case OPT_UNTIL_END:
-		options->until_end = true;
-		return -1;
+		return tw_option_u64(name, value, 1, UINT64_MAX, &options->count, err);
 	case OPT_SUMMARY:
 		options->summary = value;
-		return -1;
+		return TW_OK;
 	case OPT_NAME:
 		options->conf.name = value;
-		return -1;
+		return TW_OK;
 	case OPT_START:
-		return parse_start(value, &options->conf.start)
-			       ? -1
-			       : usage_error("--start: not session or live", value);
-	case OPT_MODE:
-		return parse_mode(value, &options->conf.mode)
-			       ? -1
-			       : usage_error("--mode: not ordered or latest", value);
-	case OPT_CHECK:
-		options->check = true;
-		return -1;
-	case OPT_HELP:
-		fputs(help, stdout);
-		return 0;
-	case OPT_VERSION:
-		puts("tw-subscribe " TW_VERSION);
-		return 0;
-	default:
-		return USAGE_STATUS; /* getopt_long() has said why */
+		rc = tw_option_word(name, value, "session|live", &index, err);
+		options->conf.start = TW_SUB_START_SESSION + index;
+		return rc;
+	default: /* OPT_MODE */
+		rc = tw_option_word(name, value, "ordered|latest", &index, err);
+		options->conf.mode = TW_SUB_MODE_ORDERED + index;
+		return rc;
 	}
 }
 
+/* An exit status, or -1 to go on. */
 static int parse_options(struct options *options, int argc, char **argv)
 {
+	struct tw_error err = { 0 };
+	int index = 0;
 	int id;
 
 	memset(options, 0, sizeof(*options));
 	tw_sub_conf_init(&options->conf);
-	while ((id = getopt_long(argc, argv, "c:", long_options, NULL)) != -1) {
-		int status = take_option(options, id, optarg);
-		if (status >= 0) {
-			return status;
+	while ((id = getopt_long(argc, argv, "c:", long_options, &index)) != -1) {
+		switch (id) {
+		case OPT_MESSAGES_ONLY:
+			options->messages_only = true;
+			break;
+		case OPT_UNTIL_END:
+			options->until_end = true;
+			break;
+		case OPT_CHECK:
+			options->check = true;
+			break;
+		case OPT_HELP:
+			fputs(help, stdout);
+			return 0;
+		case OPT_VERSION:
+			puts("tw-subscribe " TW_VERSION);
+			return 0;
+		case '?':
+			return tw_usage_error("tw-subscribe", NULL);
+		default:
+			if (take_value(options, id, long_options[index].name, optarg, &err) < 0) {
+				return tw_usage_error("tw-subscribe", &err);
+			}
 		}
 	}
 	if (optind < argc) {
-		return usage_error("unexpected argument", argv[optind]);
+		(void)tw_fail(&err, TW_EARG, "unexpected argument '%s'", argv[optind]);
+	} else if (options->conf.site_path == NULL) {
+		(void)tw_fail(&err, TW_EARG, "-c FILE is missing");
 	}
-	if (options->conf.site_path == NULL) {
-		return usage_error("-c FILE is missing", NULL);
-	}
-	return -1;
+	return err.code != TW_OK ? tw_usage_error("tw-subscribe", &err) : -1;
 }
 
 static int check(const struct options *options)

@@ -1,18 +1,15 @@
 /* tw-exchange's command line. */
 #include <arpa/inet.h>
 #include <ctype.h>
-#include <errno.h>
 #include <getopt.h>
-#include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/app.h"
 #include "base/fail.h"
+#include "base/options.h"
+#include "base/text.h"
 #include "exch.h"
-
-#define PPM_PER_PCT 10000u
 
 enum {
 	INPUT = 256,
@@ -104,86 +101,28 @@ static void print_help(void)
 		"  --help, --version");
 }
 
-static int parse_number(const char *name, const char *text, uint64_t min, uint64_t max,
-			uint64_t *out, struct tw_error *err)
-{
-	char *end = NULL;
-
-	errno = 0;
-	unsigned long long v = strtoull(text, &end, 10);
-	if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || v < min || v > max) {
-		return tw_fail(err, TW_EARG, "--%s %s: not a number from %" PRIu64 " to %" PRIu64,
-			       name, text, min, max);
-	}
-	*out = v;
-	return TW_OK;
-}
-
-static int parse_u32(const char *name, const char *text, uint32_t min, uint32_t max, uint32_t *out,
-		     struct tw_error *err)
-{
-	uint64_t v = 0;
-	int status = parse_number(name, text, min, max, &v, err);
-
-	if (status == TW_OK) {
-		*out = (uint32_t)v;
-	}
-	return status;
-}
-
-static int parse_percent(const char *name, const char *text, uint32_t *ppm, struct tw_error *err)
-{
-	uint32_t unit = PPM_PER_PCT;
-	uint32_t v = 0;
-	const char *at = text;
-
-	for (; isdigit((unsigned char)*at) && v <= 100 * PPM_PER_PCT; at++) {
-		v = v * 10 + (uint32_t)(*at - '0') * PPM_PER_PCT;
-	}
-	if (at != text && *at == '.') {
-		for (at++; isdigit((unsigned char)*at) && unit > 1; at++) {
-			unit /= 10;
-			v += unit * (uint32_t)(*at - '0');
-		}
-	}
-	if (at == text || *at != '\0' || v > 100 * PPM_PER_PCT) {
-		return tw_fail(err, TW_EARG,
-			       "--%s %s: not a percentage from 0 to 100 with up to four decimals",
-			       name, text);
-	}
-	*ppm = v;
-	return TW_OK;
-}
-
 static int parse_addr(const char *name, const char *text, struct in_addr *addr,
 		      struct tw_error *err)
 {
-	if (inet_pton(AF_INET, text, addr) != 1) {
-		return tw_fail(err, TW_EARG, "--%s %s: not an IPv4 address", name, text);
-	}
-	return TW_OK;
+	return inet_pton(AF_INET, text, addr) == 1
+		       ? TW_OK
+		       : tw_option_refuse(name, text, "an IPv4 address", err);
 }
 
 static int parse_endpoint(const char *name, const char *text, bool group, struct sockaddr_in *out,
 			  struct tw_error *err)
 {
-	char addr[INET_ADDRSTRLEN] = "";
-	const char *colon = strchr(text, ':');
-	struct in_addr in = { 0 };
-	uint64_t port = 0;
+	uint32_t address;
+	uint16_t port;
 
-	if (colon != NULL && (size_t)(colon - text) < sizeof(addr)) {
-		memcpy(addr, text, (size_t)(colon - text));
-	}
-	if (colon == NULL || inet_pton(AF_INET, addr, &in) != 1 ||
-	    IN_MULTICAST(ntohl(in.s_addr)) != group ||
-	    parse_number(name, colon + 1, group ? 1 : 0, UINT16_MAX, &port, NULL) != TW_OK) {
-		return tw_fail(err, TW_EARG, "--%s %s: not %s ADDRESS:PORT", name, text,
-			       group ? "a multicast" : "an");
+	if (!tw_text_endpoint(text, &address, &port) || IN_MULTICAST(address) != group ||
+	    (group && port == 0)) {
+		return tw_option_refuse(name, text,
+					group ? "a multicast GROUP:PORT" : "an ADDRESS:PORT", err);
 	}
 	*out = (struct sockaddr_in){ .sin_family = AF_INET,
-				     .sin_port = htons((uint16_t)port),
-				     .sin_addr = in };
+				     .sin_port = htons(port),
+				     .sin_addr = { htonl(address) } };
 	return TW_OK;
 }
 
@@ -198,8 +137,7 @@ static int parse_session(const char *text, char session[static EXCH_SESSION_BYTE
 		}
 	}
 	if (len == 0 || len > EXCH_SESSION_BYTES) {
-		return tw_fail(err, TW_EARG, "--session %s: not one to %u letters and digits", text,
-			       EXCH_SESSION_BYTES);
+		return tw_option_refuse("session", text, "one to ten letters and digits", err);
 	}
 	(void)snprintf(session, EXCH_SESSION_BYTES + 1, "%-10s", text);
 	return TW_OK;
@@ -216,20 +154,20 @@ static int take_line_option(struct exch_conf *conf, int c, const char *name, str
 		return parse_addr(name, optarg, &conf->interfaces[c - INTERFACE_A], err);
 	case DROP_A:
 	case DROP_B:
-		return parse_percent(name, optarg, &conf->faults.drop_ppm[c - DROP_A], err);
+		return tw_option_ppm(name, optarg, &conf->faults.drop_ppm[c - DROP_A], err);
 	case DROP_BOTH:
-		return parse_percent(name, optarg, &conf->faults.drop_both_ppm, err);
+		return tw_option_ppm(name, optarg, &conf->faults.drop_both_ppm, err);
 	case DUPLICATE:
-		return parse_percent(name, optarg, &conf->faults.duplicate_ppm, err);
+		return tw_option_ppm(name, optarg, &conf->faults.duplicate_ppm, err);
 	case REORDER:
-		return parse_percent(name, optarg, &conf->faults.reorder_ppm, err);
+		return tw_option_ppm(name, optarg, &conf->faults.reorder_ppm, err);
 	case REREQUEST:
 		conf->serve = true;
 		return parse_endpoint(name, optarg, false, &conf->rerequest, err);
 	case REREQUEST_RATE:
-		return parse_u32(name, optarg, 1, 1000000, &conf->rerequest_rate, err);
+		return tw_option_u32(name, optarg, 1, 1000000, &conf->rerequest_rate, err);
 	case STORE:
-		return parse_number(name, optarg, 1, UINT64_MAX, &conf->store_messages, err);
+		return tw_option_u64(name, optarg, 1, UINT64_MAX, &conf->store_messages, err);
 	default:
 		return tw_fail(err, TW_EINTERNAL, "--%s: not handled", name);
 	}
@@ -242,24 +180,25 @@ static int take_option(struct exch_conf *conf, int c, const char *name, struct t
 		conf->day.input = optarg;
 		return TW_OK;
 	case SEED:
-		return parse_number(name, optarg, 0, UINT64_MAX, &conf->day.seed, err);
+		return tw_option_u64(name, optarg, 0, UINT64_MAX, &conf->day.seed, err);
 	case MESSAGES:
-		return parse_number(name, optarg, 1, UINT64_MAX, &conf->day.max_messages, err);
+		return tw_option_u64(name, optarg, 1, UINT64_MAX, &conf->day.max_messages, err);
 	case SYMBOLS:
-		return parse_u32(name, optarg, 1, UINT32_MAX, &conf->day.symbols, err);
+		return tw_option_u32(name, optarg, 1, UINT32_MAX, &conf->day.symbols, err);
 	case RATE:
-		return parse_number(name, optarg, 0, TW_GEN_MAX_RATE, &conf->day.rate, err);
+		return tw_option_u64(name, optarg, 0, TW_GEN_MAX_RATE, &conf->day.rate, err);
 	case SPEED:
-		return parse_u32(name, optarg, 0, EXCH_MAX_SPEED_PCT, &conf->day.speed_pct, err);
+		return tw_option_u32(name, optarg, 0, EXCH_MAX_SPEED_PCT, &conf->day.speed_pct,
+				     err);
 	case RESTAMP:
 		conf->restamp = true;
 		return TW_OK;
 	case SESSION:
 		return parse_session(optarg, conf->session, err);
 	case START_DELAY:
-		return parse_u32(name, optarg, 0, 3600000, &conf->start_delay_ms, err);
+		return tw_option_u32(name, optarg, 0, 3600000, &conf->start_delay_ms, err);
 	case LINGER:
-		return parse_u32(name, optarg, 0, 86400, &conf->linger_s, err);
+		return tw_option_u32(name, optarg, 0, 86400, &conf->linger_s, err);
 	case SUMMARY:
 		conf->summary = optarg;
 		return TW_OK;
@@ -273,7 +212,7 @@ static int check(const struct exch_conf *conf, struct tw_error *err)
 	const struct sockaddr_in *groups = conf->groups;
 
 	if (groups[0].sin_port == 0) {
-		return tw_fail(err, TW_EARG, "--a: missing; see tw-exchange --help");
+		return tw_fail(err, TW_EARG, "--a is missing");
 	}
 	if (groups[0].sin_addr.s_addr == groups[1].sin_addr.s_addr &&
 	    groups[0].sin_port == groups[1].sin_port) {
@@ -303,7 +242,7 @@ int exch_options_parse(struct exch_conf *conf, int argc, char **argv)
 		.rerequest_rate = 10000,
 		.linger_s = 3,
 	};
-	while (status == TW_OK && (c = getopt_long(argc, argv, ":", options, &index)) != -1) {
+	while (status == TW_OK && (c = getopt_long(argc, argv, "", options, &index)) != -1) {
 		if (c == HELP) {
 			print_help();
 			return 0;
@@ -312,21 +251,17 @@ int exch_options_parse(struct exch_conf *conf, int argc, char **argv)
 			(void)puts("tw-exchange " TW_VERSION);
 			return 0;
 		}
-		status = c == ':' || c == '?'
-				 ? tw_fail(&err, TW_EARG, "%s: %s", argv[optind - 1],
-					   c == ':' ? "needs a value" : "unknown option")
-				 : take_option(conf, c, options[index].name, &err);
+		if (c == '?') {
+			return tw_usage_error("tw-exchange", NULL);
+		}
+		status = take_option(conf, c, options[index].name, &err);
 	}
 	if (status == TW_OK && optind != argc) {
-		status = tw_fail(&err, TW_EARG, "%s: not an option", argv[optind]);
+		status = tw_fail(&err, TW_EARG, "unexpected argument '%s'", argv[optind]);
 	}
 	if (status == TW_OK) {
 		status = check(conf, &err);
 	}
 	conf->faults.seed = conf->day.seed;
-	if (status != TW_OK) {
-		(void)fprintf(stderr, "tw-exchange: %s\n", err.text);
-		return tw_exit_status(status);
-	}
-	return -1;
+	return status != TW_OK ? tw_usage_error("tw-exchange", &err) : -1;
 }

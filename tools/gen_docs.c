@@ -9,6 +9,8 @@
 
 #include "base/app.h"
 #include "base/counters.h"
+#include "base/fail.h"
+#include "base/options.h"
 #include "config/config.h"
 
 static const char usage[] =
@@ -105,13 +107,13 @@ int main(int argc, char **argv)
 			(void)printf("tw-gen-docs %s\n", TW_VERSION);
 			return EX_OK;
 		default:
-			(void)fputs(usage, stderr);
-			return EX_USAGE;
+			return tw_usage_error("tw-gen-docs", NULL);
 		}
 	}
 	if (optind != argc) {
-		(void)fputs(usage, stderr);
-		return EX_USAGE;
+		struct tw_error err;
+		(void)tw_fail(&err, TW_EARG, "unexpected argument '%s'", argv[optind]);
+		return tw_usage_error("tw-gen-docs", &err);
 	}
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
 		char path[4096];

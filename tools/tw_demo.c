@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/counters.h"
 #include "base/fail.h"
+#include "base/options.h"
 #include "tools/launch.h"
 
 #define SUBSCRIBERS      2u
@@ -365,18 +366,8 @@ static int run(struct demo *demo)
 	return verdict(demo);
 }
 
-static bool parse_u32(const char *text, uint32_t min, uint32_t max, uint32_t *out)
-{
-	char *end = NULL;
-	unsigned long v = strtoul(text, &end, 10);
-	if (end == text || *end != '\0' || text[0] == '-' || v < min || v > max) {
-		return false;
-	}
-	*out = (uint32_t)v;
-	return true;
-}
-
-int main(int argc, char **argv)
+/* Exit status to leave with, or -1 to go on. */
+static int parse_options(struct demo *demo, int argc, char **argv)
 {
 	static const struct option options[] = {
 		{ "seconds", required_argument, NULL, 's' },
@@ -388,31 +379,27 @@ int main(int argc, char **argv)
 		{ "version", no_argument, NULL, 'V' },
 		{ NULL, 0, NULL, 0 },
 	};
-	static struct demo demo = {
-		.seconds = 8, .rate = 50000, .seed = 1, .loss_pct = "1", .loss_both_pct = "0.5"
-	};
-	uint32_t seed = 1;
-	bool verbose = false;
+	struct tw_error err = { 0 };
+	uint32_t ppm; /* it goes into the configuration as it was typed */
+	int rc = TW_OK;
 	int c;
-	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		bool good = true;
+	while (rc == TW_OK && (c = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		switch (c) {
 		case 's':
-			good = parse_u32(optarg, 1, 3600, &demo.seconds);
+			rc = tw_option_u32("seconds", optarg, 1, 3600, &demo->seconds, &err);
 			break;
 		case 'r':
-			good = parse_u32(optarg, 1, 10000000, &demo.rate);
+			rc = tw_option_u32("rate", optarg, 1, 10000000, &demo->rate, &err);
 			break;
 		case 'S':
-			good = parse_u32(optarg, 0, UINT32_MAX, &seed);
-			demo.seed = seed;
+			rc = tw_option_u64("seed", optarg, 0, UINT32_MAX, &demo->seed, &err);
 			break;
 		case 'l':
-			good = optarg[0] != '\0' && strspn(optarg, "0123456789.") == strlen(optarg);
-			demo.loss_pct = optarg;
+			rc = tw_option_ppm("loss", optarg, &ppm, &err);
+			demo->loss_pct = optarg;
 			break;
 		case 'v':
-			verbose = true;
+			demo->launch.verbose = true;
 			break;
 		case 'h':
 			fputs(usage_text, stdout);
@@ -421,17 +408,23 @@ int main(int argc, char **argv)
 			puts("tw-demo " TW_VERSION);
 			return 0;
 		default:
-			return 64;
-		}
-		if (!good) {
-			fprintf(stderr, "tw-demo: '%s' is not possible here; see tw-demo --help\n",
-				optarg);
-			return 64;
+			return tw_usage_error("tw-demo", NULL);
 		}
 	}
-	if (optind != argc) {
-		fprintf(stderr, "tw-demo: unexpected '%s'; see tw-demo --help\n", argv[optind]);
-		return 64;
+	if (rc == TW_OK && optind != argc) {
+		rc = tw_fail(&err, TW_EARG, "unexpected argument '%s'", argv[optind]);
+	}
+	return rc != TW_OK ? tw_usage_error("tw-demo", &err) : -1;
+}
+
+int main(int argc, char **argv)
+{
+	static struct demo demo = {
+		.seconds = 8, .rate = 50000, .seed = 1, .loss_pct = "1", .loss_both_pct = "0.5"
+	};
+	int status = parse_options(&demo, argc, argv);
+	if (status >= 0) {
+		return status;
 	}
 	struct tw_error err = { 0 };
 	demo.signal_fd = tw_launch_signal_fd(&err);
@@ -439,8 +432,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "tw-demo: %s\n", err.text);
 		return 71;
 	}
-	demo.launch.verbose = verbose;
-	int status = run(&demo);
+	status = run(&demo);
 	for (uint32_t i = 0; i < SUBSCRIBERS; i++) {
 		tw_stats_reader_close(demo.sub_stats[i]);
 	}

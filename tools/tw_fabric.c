@@ -9,6 +9,7 @@
 
 #include "base/app.h"
 #include "base/fail.h"
+#include "base/options.h"
 #include "config/config.h"
 #include "fabric/verbs/device.h"
 #include "tools/fabric_tool.h"
@@ -41,22 +42,10 @@ static const char help[] =
 	"available, 71 system call failed, 77 not permitted, 78 configuration\n";
 
 struct options {
-	const char *verb, *config, *as, *interface, *group, *transport;
-	uint32_t channel, count, size_bytes, rate, wait_s, mtu_bytes;
+	const char *verb, *config, *as, *interface, *group;
+	uint32_t verbs, channel, count, size_bytes, rate, wait_s, mtu_bytes;
 	bool json;
 };
-
-static bool number(const char *text, uint32_t min, uint32_t max, uint32_t *out)
-{
-	char *end;
-	const unsigned long v = strtoul(text, &end, 10);
-	if (*text < '0' || *text > '9' || *end != '\0' || v < min || v > max) {
-		fprintf(stderr, "tw-fabric: found '%s', allowed %u to %u\n", text, min, max);
-		return false;
-	}
-	*out = (uint32_t)v;
-	return true;
-}
 
 enum {
 	AS = 256,
@@ -74,41 +63,42 @@ enum {
 	VERSION
 };
 
-static bool take_option(struct options *o, int c)
+static int take_option(struct options *o, int c, const char *name, struct tw_error *err)
 {
 	switch (c) {
 	case 'c':
 		o->config = optarg;
-		return true;
+		return TW_OK;
 	case AS:
 		o->as = optarg;
-		return true;
+		return TW_OK;
 	case INTERFACE:
 		o->interface = optarg;
-		return true;
+		return TW_OK;
 	case GROUP:
 		o->group = optarg;
-		return true;
+		return TW_OK;
 	case TRANSPORT:
-		o->transport = optarg;
-		return strcmp(optarg, "verbs") == 0 || strcmp(optarg, "udp") == 0;
+		return tw_option_word(name, optarg, "udp|verbs", &o->verbs, err);
 	case CHANNEL:
-		return number(optarg, 1, 65535, &o->channel);
+		return tw_option_u32(name, optarg, 1, 65535, &o->channel, err);
 	case MTU:
-		return number(optarg, 256, 4096, &o->mtu_bytes);
+		return tw_option_u32(name, optarg, 256, 4096, &o->mtu_bytes, err);
 	case COUNT:
-		return number(optarg, 1, 100000000, &o->count);
+		return tw_option_u32(name, optarg, 1, 100000000, &o->count, err);
 	case SIZE:
-		return number(optarg, 64, 4096, &o->size_bytes) && o->size_bytes % 4 == 0;
+		if (tw_option_u32(name, optarg, 64, 4096, &o->size_bytes, NULL) != TW_OK ||
+		    o->size_bytes % 4 != 0) {
+			return tw_option_refuse(name, optarg, "64 to 4096, a multiple of 4", err);
+		}
+		return TW_OK;
 	case RATE:
-		return number(optarg, 1, 10000000, &o->rate);
+		return tw_option_u32(name, optarg, 1, 10000000, &o->rate, err);
 	case WAIT:
-		return number(optarg, 1, 86400, &o->wait_s);
-	case JSON:
-		o->json = true;
-		return true;
+		return tw_option_u32(name, optarg, 1, 86400, &o->wait_s, err);
 	default:
-		return false; /* getopt_long has said why */
+		o->json = true;
+		return TW_OK;
 	}
 }
 
@@ -130,14 +120,13 @@ static int parse(struct options *o, int argc, char **argv)
 					       { "help", no_argument, NULL, HELP },
 					       { "version", no_argument, NULL, VERSION },
 					       { NULL, 0, NULL, 0 } };
+	struct tw_error err = { 0 };
+	int index = 0;
 	int c;
-	*o = (struct options){ .verb = "",
-			       .transport = "verbs",
-			       .mtu_bytes = 1024,
-			       .count = 1000,
-			       .rate = 1000,
-			       .wait_s = 60 };
-	while ((c = getopt_long(argc, argv, "c:", longs, NULL)) != -1) {
+	*o = (struct options){
+		.verb = "", .verbs = 1, .mtu_bytes = 1024, .count = 1000, .rate = 1000, .wait_s = 60
+	};
+	while ((c = getopt_long(argc, argv, "c:", longs, &index)) != -1) {
 		if (c == HELP) {
 			(void)fputs(help, stdout);
 			return EX_OK;
@@ -146,9 +135,11 @@ static int parse(struct options *o, int argc, char **argv)
 			(void)printf("tw-fabric %s\n", TW_VERSION);
 			return EX_OK;
 		}
-		if (!take_option(o, c)) {
-			fputs("tw-fabric: --help says what there is\n", stderr);
-			return EX_USAGE;
+		if (c == '?') {
+			return tw_usage_error("tw-fabric", NULL);
+		}
+		if (take_option(o, c, longs[index].name, &err) != TW_OK) {
+			return tw_usage_error("tw-fabric", &err);
 		}
 	}
 	if (optind < argc) {
@@ -157,16 +148,13 @@ static int parse(struct options *o, int argc, char **argv)
 	const bool tries = strcmp(o->verb, "send") == 0 || strcmp(o->verb, "receive") == 0;
 	const bool direct = o->interface != NULL && o->group != NULL && o->config == NULL;
 	if (optind != argc || (o->verb[0] != '\0' && !tries)) {
-		fprintf(stderr, "tw-fabric: unexpected argument '%s' (--help)\n", argv[optind - 1]);
-		return EX_USAGE;
+		(void)tw_fail(&err, TW_EARG, "unexpected argument '%s'", argv[optind - 1]);
+	} else if (tries && !direct && (o->config == NULL || o->channel == 0)) {
+		(void)tw_fail(&err, TW_EARG,
+			      "-c SITE.yaml and --channel ID are needed, or "
+			      "--interface and --group");
 	}
-	if (tries && !direct && (o->config == NULL || o->channel == 0)) {
-		fputs("tw-fabric: -c SITE.yaml and --channel ID are needed, or --interface and "
-		      "--group\n",
-		      stderr);
-		return EX_USAGE;
-	}
-	return -1;
+	return err.code != TW_OK ? tw_usage_error("tw-fabric", &err) : -1;
 }
 
 /* --- with a site ------------------------------------------------------------------------------ */
@@ -267,7 +255,7 @@ static int direct_conf(const struct options *o, struct tw_probe_conf *conf, stru
 		return tw_fail(err, TW_EARG,
 			       "--group: found '%s', allowed an IPv4 multicast address", o->group);
 	}
-	conf->verbs = strcmp(o->transport, "verbs") == 0;
+	conf->verbs = o->verbs != 0;
 	conf->groups[0] = ntohl(group.s_addr);
 	conf->fabric = (struct tw_fabric_conf){ .mtu_bytes = o->mtu_bytes,
 						.tos = 34 << 2,

@@ -2,16 +2,16 @@
  *
  * The same options give the same bytes, on every machine. */
 #include <arpa/inet.h>
-#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/app.h"
 #include "base/fail.h"
+#include "base/options.h"
+#include "base/text.h"
 #include "gen.h"
 
 #define DEFAULT_START "2026-01-05T14:29:00Z" /* a Monday, shortly before 09:30 in New York */
@@ -59,21 +59,6 @@ static void print_help(void)
 	}
 }
 
-static int parse_number(const char *name, const char *text, uint64_t max, uint64_t *out,
-			struct tw_error *err)
-{
-	char *end = NULL;
-
-	errno = 0;
-	unsigned long long v = strtoull(text, &end, 10);
-	if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || v > max) {
-		return tw_fail(err, TW_EARG, "--%s %s: not a number from 0 to %" PRIu64, name, text,
-			       max);
-	}
-	*out = v;
-	return TW_OK;
-}
-
 /* 2026-01-05T14:30:00Z, with up to nine decimals of the second. */
 static int parse_time(const char *text, uint64_t *out, struct tw_error *err)
 {
@@ -90,7 +75,7 @@ static int parse_time(const char *text, uint64_t *out, struct tw_error *err)
 	}
 	/* 2^63 ns end in 2262; leave room for the day itself */
 	if (rest == NULL || strcmp(rest, "Z") != 0 || tm.tm_year < 70 || tm.tm_year > 350) {
-		return tw_fail(err, TW_EARG, "--start %s: not a time like " DEFAULT_START, text);
+		return tw_option_refuse("start", text, "a time like " DEFAULT_START, err);
 	}
 	*out = (uint64_t)timegm(&tm) * 1000000000u + ns;
 	return TW_OK;
@@ -99,58 +84,43 @@ static int parse_time(const char *text, uint64_t *out, struct tw_error *err)
 static int parse_group(const char *name, const char *text, uint32_t *group, uint16_t *port_out,
 		       struct tw_error *err)
 {
-	char addr[INET_ADDRSTRLEN] = "";
-	const char *colon = strchr(text, ':');
-	struct in_addr in = { 0 };
-	uint64_t port = 0;
+	uint32_t address;
+	uint16_t port;
 
-	if (colon == NULL) {
-		return tw_fail(err, TW_EARG, "--%s %s: no port, wanted ADDRESS:PORT", name, text);
+	if (!tw_text_endpoint(text, &address, &port) || !IN_MULTICAST(address) || port == 0) {
+		return tw_option_refuse(name, text, "a multicast ADDRESS:PORT", err);
 	}
-	if ((size_t)(colon - text) < sizeof(addr)) {
-		memcpy(addr, text, (size_t)(colon - text));
-	}
-	if (inet_pton(AF_INET, addr, &in) != 1 || !IN_MULTICAST(ntohl(in.s_addr)) ||
-	    parse_number(name, colon + 1, UINT16_MAX, &port, NULL) != TW_OK || port == 0) {
-		return tw_fail(err, TW_EARG, "--%s %s: not a multicast ADDRESS:PORT", name, text);
-	}
-	*group = ntohl(in.s_addr);
-	*port_out = (uint16_t)port;
+	*group = address;
+	*port_out = port;
 	return TW_OK;
 }
 
-static int parse_format(const char *text, struct tw_gen_conf *conf, struct tw_error *err)
-{
-	if (strcmp(text, "pcap") == 0) {
-		conf->format = TW_GEN_PCAP;
-	} else if (strcmp(text, "pcapng") == 0) {
-		conf->format = TW_GEN_PCAPNG;
-	} else {
-		return tw_fail(err, TW_EARG, "--format %s: allowed: pcap, pcapng", text);
-	}
-	return TW_OK;
-}
-
-static int parse_lines(const char *text, bool *two, struct tw_error *err)
-{
-	if (strcmp(text, "a") != 0 && strcmp(text, "ab") != 0) {
-		return tw_fail(err, TW_EARG, "--lines %s: allowed: a, ab", text);
-	}
-	*two = text[1] == 'b';
-	return TW_OK;
-}
-
-/* 0; 1 where the program is done (help, version); or a status. */
-static int parse_options(int argc, char **argv, struct tw_gen_conf *conf, const char **summary,
+static int check_options(int argc, char **argv, const struct tw_gen_conf *conf, const char *summary,
 			 struct tw_error *err)
 {
-	uint64_t symbols = conf->symbols;
-	uint64_t skew_ns = conf->skew_ns;
-	bool two_lines = false;
-	int status = parse_time(DEFAULT_START, &conf->start_ns, err);
+	if (optind != argc) {
+		return tw_fail(err, TW_EARG, "unexpected argument '%s'", argv[optind]);
+	}
+	if (conf->protocol == NULL || conf->output == NULL) {
+		return tw_fail(err, TW_EARG, "%s is missing",
+			       conf->protocol == NULL ? "--protocol" : "--output");
+	}
+	if (summary != NULL && strcmp(summary, "-") == 0 && strcmp(conf->output, "-") == 0) {
+		return tw_fail(err, TW_EARG, "--summary -: standard output is the output's");
+	}
+	return TW_OK;
+}
+
+/* Exit status to leave with, or -1 to go on. */
+static int parse_options(int argc, char **argv, struct tw_gen_conf *conf, const char **summary)
+{
+	struct tw_error err = { 0 };
+	uint32_t format = TW_GEN_PCAP;
+	uint32_t two_lines = 0;
+	int status = parse_time(DEFAULT_START, &conf->start_ns, &err);
 	int c = 0;
 
-	while (status == TW_OK && (c = getopt_long(argc, argv, ":", options, NULL)) != -1) {
+	while (status == TW_OK && (c = getopt_long(argc, argv, "", options, NULL)) != -1) {
 		switch (c) {
 		case 'p':
 			conf->protocol = optarg;
@@ -159,34 +129,37 @@ static int parse_options(int argc, char **argv, struct tw_gen_conf *conf, const 
 			conf->output = optarg;
 			break;
 		case 's':
-			status = parse_number("seed", optarg, UINT64_MAX, &conf->seed, err);
+			status = tw_option_u64("seed", optarg, 0, UINT64_MAX, &conf->seed, &err);
 			break;
 		case 'm':
-			status = parse_number("messages", optarg, UINT64_MAX, &conf->messages, err);
+			status = tw_option_u64("messages", optarg, 0, UINT64_MAX, &conf->messages,
+					       &err);
 			break;
 		case 'r':
-			status = parse_number("rate", optarg, UINT64_MAX, &conf->rate, err);
+			status = tw_option_u64("rate", optarg, 0, UINT64_MAX, &conf->rate, &err);
 			break;
 		case 'n':
-			status = parse_number("symbols", optarg, UINT32_MAX, &symbols, err);
+			status = tw_option_u32("symbols", optarg, 0, UINT32_MAX, &conf->symbols,
+					       &err);
 			break;
 		case 't':
-			status = parse_time(optarg, &conf->start_ns, err);
+			status = parse_time(optarg, &conf->start_ns, &err);
 			break;
 		case 'f':
-			status = parse_format(optarg, conf, err);
+			status = tw_option_word("format", optarg, "pcap|pcapng", &format, &err);
 			break;
 		case 'g':
-			status = parse_group("group", optarg, &conf->group, &conf->port, err);
+			status = parse_group("group", optarg, &conf->group, &conf->port, &err);
 			break;
 		case 'G':
-			status = parse_group("group-b", optarg, &conf->group_b, &conf->port_b, err);
+			status =
+				parse_group("group-b", optarg, &conf->group_b, &conf->port_b, &err);
 			break;
 		case 'k':
-			status = parse_number("skew", optarg, UINT32_MAX, &skew_ns, err);
+			status = tw_option_u32("skew", optarg, 0, UINT32_MAX, &conf->skew_ns, &err);
 			break;
 		case 'l':
-			status = parse_lines(optarg, &two_lines, err);
+			status = tw_option_word("lines", optarg, "a|ab", &two_lines, &err);
 			break;
 		case 'F':
 			conf->framing = optarg;
@@ -199,34 +172,22 @@ static int parse_options(int argc, char **argv, struct tw_gen_conf *conf, const 
 			break;
 		case 'h':
 			print_help();
-			return 1;
+			return 0;
 		case 'V':
 			(void)puts("tw-gen " TW_VERSION);
-			return 1;
+			return 0;
 		default:
-			return tw_fail(err, TW_EARG, "%s: %s", argv[optind - 1],
-				       c == ':' ? "needs a value" : "unknown option");
+			return tw_usage_error("tw-gen", NULL);
 		}
 	}
-	conf->symbols = (uint32_t)symbols;
-	conf->skew_ns = (uint32_t)skew_ns;
-	if (!two_lines) {
+	conf->format = (enum tw_gen_format)format;
+	if (two_lines == 0) {
 		conf->port_b = 0;
 	}
-	if (status != TW_OK) {
-		return status;
+	if (status == TW_OK) {
+		status = check_options(argc, argv, conf, *summary, &err);
 	}
-	if (optind != argc) {
-		return tw_fail(err, TW_EARG, "%s: not an option", argv[optind]);
-	}
-	if (conf->protocol == NULL || conf->output == NULL) {
-		return tw_fail(err, TW_EARG, "%s: missing; see tw-gen --help",
-			       conf->protocol == NULL ? "--protocol" : "--output");
-	}
-	if (*summary != NULL && strcmp(*summary, "-") == 0 && strcmp(conf->output, "-") == 0) {
-		return tw_fail(err, TW_EARG, "--summary -: standard output is the output's");
-	}
-	return TW_OK;
+	return status != TW_OK ? tw_usage_error("tw-gen", &err) : -1;
 }
 
 static void print_counts(FILE *f, const struct tw_gen_summary *s)
@@ -244,10 +205,11 @@ static void print_counts(FILE *f, const struct tw_gen_summary *s)
 static int write_summary(const char *path, const struct tw_gen_conf *conf,
 			 const struct tw_gen_summary *s, struct tw_error *err)
 {
-	FILE *f = strcmp(path, "-") == 0 ? stdout : fopen(path, "w");
+	FILE *f;
+	int rc = tw_summary_open(&f, path, err);
 
-	if (f == NULL) {
-		return tw_fail_sys(err, TW_ESYS, "%s: open", path);
+	if (rc != TW_OK) {
+		return rc;
 	}
 	(void)fprintf(f, "{\"protocol\":\"%s\"", conf->protocol);
 	if (s->session_name[0] != '\0') {
@@ -284,11 +246,7 @@ static int write_summary(const char *path, const struct tw_gen_conf *conf,
 	(void)fprintf(f, ",\"book_hash\":\"%016" PRIx64 "\",\"counts\":{", s->book_hash);
 	print_counts(f, s);
 	(void)fputs("}}\n", f);
-	int failed = ferror(f);
-	if ((f == stdout ? fflush(f) : fclose(f)) != 0 || failed) {
-		return tw_fail_sys(err, TW_ESYS, "%s: write", path);
-	}
-	return TW_OK;
+	return tw_summary_close(f, path, err);
 }
 
 int main(int argc, char **argv)
@@ -308,13 +266,11 @@ int main(int argc, char **argv)
 	struct tw_error err = { 0 };
 	const char *summary_path = NULL;
 
-	int status = parse_options(argc, argv, &conf, &summary_path, &err);
-	if (status == 1) {
-		return 0;
+	int exit_status = parse_options(argc, argv, &conf, &summary_path);
+	if (exit_status >= 0) {
+		return exit_status;
 	}
-	if (status == TW_OK) {
-		status = tw_gen_run(&conf, &summary, &err);
-	}
+	int status = tw_gen_run(&conf, &summary, &err);
 	if (status == TW_OK && summary_path != NULL) {
 		status = write_summary(summary_path, &conf, &summary, &err);
 	}

@@ -10,6 +10,7 @@
 #include "base/app.h"
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/options.h"
 #include "tools/launch.h"
 
 #define READY_TIMEOUT_MS 20000u
@@ -92,116 +93,76 @@ static const struct option long_options[] = {
 	{ NULL, 0, NULL, 0 },
 };
 
-static int usage_error(const char *what, const char *value)
+static int take_percentage(struct tw_launch_site *site, int c, const char *name,
+			   struct tw_error *err)
 {
-	fprintf(stderr, "tw-run: %s '%s'; see tw-run --help\n", what, value);
-	return 64;
-}
-
-static int parse_number(const char *text, uint64_t max, uint64_t *out)
-{
-	char *end = NULL;
-	errno = 0;
-	unsigned long long v = strtoull(text, &end, 10);
-	if (errno != 0 || end == text || *end != '\0' || text[0] == '-' || v > max) {
-		return -1;
+	uint32_t
+		ppm; /* it goes into the configuration as it was typed, once it is known to be one */
+	int rc = tw_option_ppm(name, optarg, &ppm, err);
+	if (rc != TW_OK) {
+		return rc;
 	}
-	*out = v;
-	return 0;
+	switch (c) {
+	case OPT_LOSS:
+		site->loss_pct[0] = site->loss_pct[1] = optarg;
+		break;
+	case OPT_LOSS_A:
+		site->loss_pct[0] = optarg;
+		break;
+	case OPT_LOSS_B:
+		site->loss_pct[1] = optarg;
+		break;
+	case OPT_LOSS_BOTH:
+		site->loss_both_pct = optarg;
+		break;
+	case OPT_DUPLICATE:
+		site->duplicate_pct = optarg;
+		break;
+	default:
+		site->reorder_pct = optarg;
+	}
+	return TW_OK;
 }
 
-/* A percentage goes into the configuration as it was typed, once it is known to be one. */
-static int parse_pct(const char *text)
+/* An option with a value. */
+static int take_value(struct options *o, int c, const char *name, struct tw_error *err)
 {
-	char *end = NULL;
-	errno = 0;
-	double v = strtod(text, &end);
-	bool plain = strspn(text, "0123456789.") == strlen(text);
-	return errno == 0 && end != text && *end == '\0' && plain && v >= 0 && v <= 100 ? 0 : -1;
-}
-
-static bool is_one_of(const char *text, const char *const *set)
-{
-	for (; *set != NULL; set++) {
-		if (strcmp(text, *set) == 0) {
-			return true;
+	uint32_t index; /* words go on as they were typed */
+	switch (c) {
+	case OPT_PROTOCOL:
+		if (strspn(optarg, "abcdefghijklmnopqrstuvwxyz0123456789") != strlen(optarg)) {
+			return tw_option_refuse(name, optarg, "small letters and digits", err);
 		}
+		o->site.protocol = optarg;
+		return TW_OK;
+	case OPT_DEPTH:
+		o->site.depth = optarg;
+		return tw_option_word(name, optarg, "quotes|levels|orders", &index, err);
+	case OPT_FORMAT:
+		o->format = optarg;
+		return tw_option_word(name, optarg, "json|text|none", &index, err);
+	case OPT_SUMMARY:
+		o->summary = optarg;
+		return TW_OK;
+	case OPT_RATE:
+		return tw_option_u32(name, optarg, 0, 1000000000, &o->site.rate_msgs, err);
+	case OPT_SPEED:
+		return tw_option_u32(name, optarg, 0, 100000, &o->site.speed_pct, err);
+	case OPT_SEED:
+		return tw_option_u64(name, optarg, 0, INT64_MAX, &o->site.seed, err);
+	default:
+		return take_percentage(&o->site, c, name, err);
 	}
-	return false;
 }
 
 /* Exits the program on --help and --version; 0, or an exit status. */
 static int parse_options(int argc, char **argv, struct options *o)
 {
-	static const char *const formats[] = { "json", "text", "none", NULL };
-	static const char *const depths[] = { "quotes", "levels", "orders", NULL };
-	uint64_t n = 0;
+	struct tw_error err = { 0 };
+	int index = 0;
 	int c;
-	while ((c = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
-		if (c >= OPT_LOSS && c <= OPT_REORDER && parse_pct(optarg) != 0) {
-			return usage_error("not a percentage from 0 to 100:", optarg);
-		}
+	while ((c = getopt_long(argc, argv, "", long_options, &index)) != -1) {
 		switch (c) {
-		case OPT_PROTOCOL:
-			if (strspn(optarg, "abcdefghijklmnopqrstuvwxyz0123456789") !=
-			    strlen(optarg)) {
-				return usage_error("not a protocol name:", optarg);
-			}
-			o->site.protocol = optarg;
-			break;
-		case OPT_DEPTH:
-			if (!is_one_of(optarg, depths)) {
-				return usage_error("--depth is quotes, levels or orders, not",
-						   optarg);
-			}
-			o->site.depth = optarg;
-			break;
-		case OPT_FORMAT:
-			if (!is_one_of(optarg, formats)) {
-				return usage_error("--format is json, text or none, not", optarg);
-			}
-			o->format = optarg;
-			break;
-		case OPT_SUMMARY:
-			o->summary = optarg;
-			break;
-		case OPT_RATE:
-			if (parse_number(optarg, 1000000000u, &n) != 0) {
-				return usage_error(
-					"--rate is 0 to 1000000000 messages a second, not", optarg);
-			}
-			o->site.rate_msgs = (uint32_t)n;
-			break;
-		case OPT_SPEED:
-			if (parse_number(optarg, 100000u, &n) != 0) {
-				return usage_error("--speed is 0 to 100000 percent, not", optarg);
-			}
-			o->site.speed_pct = (uint32_t)n;
-			break;
-		case OPT_SEED:
-			if (parse_number(optarg, INT64_MAX, &n) != 0) {
-				return usage_error("--seed is a number, not", optarg);
-			}
-			o->site.seed = n;
-			break;
-		case OPT_LOSS:
-			o->site.loss_pct[0] = o->site.loss_pct[1] = optarg;
-			break;
-		case OPT_LOSS_A:
-			o->site.loss_pct[0] = optarg;
-			break;
-		case OPT_LOSS_B:
-			o->site.loss_pct[1] = optarg;
-			break;
-		case OPT_LOSS_BOTH:
-			o->site.loss_both_pct = optarg;
-			break;
-		case OPT_DUPLICATE:
-			o->site.duplicate_pct = optarg;
-			break;
-		case OPT_REORDER:
-			o->site.reorder_pct = optarg;
-			break;
 		case OPT_NO_REPAIR:
 			o->site.repair = false;
 			break;
@@ -217,16 +178,22 @@ static int parse_options(int argc, char **argv, struct options *o)
 		case OPT_VERSION:
 			puts("tw-run " TW_VERSION);
 			exit(0);
+		case '?':
+			return tw_usage_error("tw-run", NULL);
 		default:
-			return 64; /* getopt_long has said why */
+			if (take_value(o, c, long_options[index].name, &err) != TW_OK) {
+				return tw_usage_error("tw-run", &err);
+			}
 		}
 	}
 	if (optind == argc) {
-		fputs("tw-run: no FILE; see tw-run --help\n", stderr);
-		return 64;
+		(void)tw_fail(&err, TW_EARG, "no FILE");
+	} else if ((uint32_t)(argc - optind) > MAX_FILES) {
+		(void)tw_fail(&err, TW_EARG, "more than %u files, from '%s'", MAX_FILES,
+			      argv[optind + (int)MAX_FILES]);
 	}
-	if ((uint32_t)(argc - optind) > MAX_FILES) {
-		return usage_error("too many files, from", argv[optind + (int)MAX_FILES]);
+	if (err.code != TW_OK) {
+		return tw_usage_error("tw-run", &err);
 	}
 	o->site.files = (const char *const *)&argv[optind];
 	o->site.file_count = (uint32_t)(argc - optind);

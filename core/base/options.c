@@ -2,11 +2,77 @@
 #include "base/options.h"
 
 #include <getopt.h>
+#include <inttypes.h>
 #include <string.h>
 #include <sysexits.h>
 
 #include "base/app.h"
 #include "base/fail.h"
+#include "base/text.h"
+
+#define FOUND_BYTES 80 /* of a wrong value that are shown */
+
+int tw_option_refuse(const char *name, const char *text, const char *allowed, struct tw_error *err)
+{
+	return tw_fail(err, TW_EARG, "--%s: found '%.*s', allowed %s", name, FOUND_BYTES, text,
+		       allowed);
+}
+
+int tw_option_u64(const char *name, const char *text, uint64_t min, uint64_t max, uint64_t *out,
+		  struct tw_error *err)
+{
+	char allowed[64];
+	uint64_t v;
+	if (tw_text_u64(text, false, &v) != TW_NUMBER_OK || v < min || v > max) {
+		(void)snprintf(allowed, sizeof(allowed), "%" PRIu64 " to %" PRIu64, min, max);
+		return tw_option_refuse(name, text, allowed, err);
+	}
+	*out = v;
+	return TW_OK;
+}
+
+int tw_option_u32(const char *name, const char *text, uint32_t min, uint32_t max, uint32_t *out,
+		  struct tw_error *err)
+{
+	uint64_t v = 0;
+	int rc = tw_option_u64(name, text, min, max, &v, err);
+	if (rc == TW_OK) {
+		*out = (uint32_t)v;
+	}
+	return rc;
+}
+
+int tw_option_ppm(const char *name, const char *text, uint32_t *out_ppm, struct tw_error *err)
+{
+	uint64_t v;
+	if (tw_text_ppm(text, &v) != TW_NUMBER_OK || v > (uint64_t)100 * TW_PPM_PER_PCT) {
+		return tw_option_refuse(name, text, "0 to 100 with up to four decimals", err);
+	}
+	*out_ppm = (uint32_t)v;
+	return TW_OK;
+}
+
+int tw_option_word(const char *name, const char *text, const char *set, uint32_t *out,
+		   struct tw_error *err)
+{
+	char allowed[128];
+	int index = tw_text_find(set, text);
+	if (index < 0) {
+		tw_text_or(set, allowed, sizeof(allowed));
+		return tw_option_refuse(name, text, allowed, err);
+	}
+	*out = (uint32_t)index;
+	return TW_OK;
+}
+
+int tw_usage_error(const char *program, const struct tw_error *err)
+{
+	if (err != NULL) {
+		(void)fprintf(stderr, "%s: %s\n", program, err->text);
+	}
+	(void)fprintf(stderr, "%s: --help says what there is\n", program);
+	return EX_USAGE;
+}
 
 int tw_options_parse(struct tw_options *opt, int argc, char **argv, const char *program,
 		     void (*help)(FILE *out))
@@ -44,18 +110,16 @@ int tw_options_parse(struct tw_options *opt, int argc, char **argv, const char *
 			(void)printf("%s %s\n", program, TW_VERSION);
 			return EX_OK;
 		default:
-			return EX_USAGE; /* getopt_long has said why */
+			return tw_usage_error(program, NULL);
 		}
 	}
+	struct tw_error err = { 0 };
 	if (optind != argc) {
-		(void)fprintf(stderr, "%s: unexpected argument '%s'\n", program, argv[optind]);
-		return EX_USAGE;
+		(void)tw_fail(&err, TW_EARG, "unexpected argument '%s'", argv[optind]);
+	} else if (opt->config == NULL) {
+		(void)tw_fail(&err, TW_EARG, "-c SITE.yaml is missing");
 	}
-	if (opt->config == NULL) {
-		(void)fprintf(stderr, "%s: -c SITE.yaml is missing (--help)\n", program);
-		return EX_USAGE;
-	}
-	return -1;
+	return err.code != TW_OK ? tw_usage_error(program, &err) : -1;
 }
 
 int tw_summary_open(FILE **out, const char *path, struct tw_error *err)

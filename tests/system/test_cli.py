@@ -8,7 +8,7 @@ import unittest
 import tw
 
 SITE_PROGRAMS = ("tw-feedhandler", "tw-publisher", "tw-subscribe")
-PROGRAMS = SITE_PROGRAMS + ("tw-config", "tw-run", "tw-gen", "tw-demo", "tw-exchange")
+PROGRAMS = SITE_PROGRAMS + ("tw-config", "tw-run", "tw-gen", "tw-demo", "tw-exchange", "tw-fabric", "tw-gen-docs")
 
 
 def run(*argv, timeout=60):
@@ -39,6 +39,55 @@ class Options(unittest.TestCase):
                 status, out, err = run(name, "--frobnicate")
                 self.assertEqual((status, out), (64, ""))
                 self.assertIn("frobnicate", err)
+                self.assertIn("--help", err)
+
+    def test_a_missing_value_is_a_usage_error(self):
+        for name, option in (("tw-feedhandler", "--config"), ("tw-publisher", "-c"), ("tw-subscribe", "--count"),
+                             ("tw-config", "--as"), ("tw-run", "--rate"), ("tw-gen", "--seed"),
+                             ("tw-demo", "--seconds"), ("tw-exchange", "--linger"), ("tw-fabric", "--mtu"),
+                             ("tw-gen-docs", "--root")):
+            with self.subTest(program=name):
+                status, out, err = run(name, option)
+                self.assertEqual((status, out), (64, ""))
+                self.assertRegex(err, rf"option.*{option.strip('-')}")
+                self.assertIn(name + ": --help", err)
+
+    def test_an_argument_too_many_is_a_usage_error(self):
+        for name in PROGRAMS:
+            if name != "tw-run":     # whose arguments are files
+                with self.subTest(program=name):
+                    status, out, err = run(name, "what", "else")
+                    self.assertEqual((status, out), (64, ""))
+                    self.assertIn(name + ": --help", err)
+
+    def test_a_wrong_value_names_option_found_and_allowed(self):
+        for argv, says in (
+                (("tw-subscribe", "--count", "0"), "--count: found '0', allowed 1 to "),
+                (("tw-subscribe", "--channel", "65536"), "--channel: found '65536', allowed 1 to 65535"),
+                (("tw-subscribe", "--format", "xml"), "--format: found 'xml', allowed text, json or none"),
+                (("tw-subscribe", "--start", "now"), "--start: found 'now', allowed session or live"),
+                (("tw-subscribe", "--mode", "fast"), "--mode: found 'fast', allowed ordered or latest"),
+                (("tw-run", "--rate", "-1"), "--rate: found '-1', allowed 0 to 1000000000"),
+                (("tw-run", "--speed", "1x"), "--speed: found '1x', allowed 0 to 100000"),
+                (("tw-run", "--loss-b", "101"), "--loss-b: found '101', allowed 0 to 100 with"),
+                (("tw-run", "--depth", "deep"), "--depth: found 'deep', allowed quotes, levels or orders"),
+                (("tw-run", "--protocol", "../x"), "--protocol: found '../x', allowed small letters"),
+                (("tw-gen", "--symbols", "4294967296"), "--symbols: found '4294967296', allowed 0 to"),
+                (("tw-gen", "--group", "10.0.0.1:5"), "--group: found '10.0.0.1:5', allowed a multicast"),
+                (("tw-gen", "--start", "today"), "--start: found 'today', allowed a time like"),
+                (("tw-gen", "--lines", "b"), "--lines: found 'b', allowed a or ab"),
+                (("tw-demo", "--seconds", "0"), "--seconds: found '0', allowed 1 to 3600"),
+                (("tw-demo", "--loss", "1..5"), "--loss: found '1..5', allowed 0 to 100 with"),
+                (("tw-exchange", "--drop-a", "100.1"), "--drop-a: found '100.1', allowed 0 to 100 with"),
+                (("tw-exchange", "--rerequest", "239.192.0.1:5"), "allowed an ADDRESS:PORT"),
+                (("tw-exchange", "--interface-a", "eth0"), "--interface-a: found 'eth0', allowed an IPv4"),
+                (("tw-fabric", "--size", "66"), "--size: found '66', allowed 64 to 4096, a multiple of 4"),
+                (("tw-fabric", "--transport", "tcp"), "--transport: found 'tcp', allowed udp or verbs")):
+            with self.subTest(argv=argv):
+                status, out, err = run(*argv)
+                self.assertEqual((status, out), (64, ""))
+                self.assertIn(says, err)
+                self.assertIn(argv[0] + ": --help", err)
 
     def test_no_arguments_say_what_is_missing(self):
         for name in SITE_PROGRAMS + ("tw-config", "tw-run", "tw-gen"):

@@ -389,7 +389,7 @@ class Mistakes(unittest.TestCase):
         for args, says in ((("--frobnicate",), "frobnicate"), ((), "--help"), (("--a", "10.0.0.1:5"), "10.0.0.1:5"),
                            ((*a, "--b", a[1]), "same group"), ((*a, "--drop-a", "100.1"), "100.1"),
                            ((*a, "--drop-a", "1.00001"), "1.00001"), ((*a, "--session", "not this"), "not this"),
-                           ((*a, "--drop-b", "1"), "--b"), ((*a, "--linger"), "needs a value"),
+                           ((*a, "--drop-b", "1"), "--b"), ((*a, "--linger"), "requires an argument"),
                            ((*a, "--rerequest", "239.192.0.1:5"), "239.192.0.1:5"), ((*a, "what"), "what")):
             with self.subTest(args=args):
                 status, out, err = self.run_it(*args)
