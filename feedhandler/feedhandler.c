@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/rundir.h"
 #include "feedhandler/registry.h"
+#include "wire/format.h"
 
 static const struct tw_site_channel *channel_conf(const struct tw_site *site,
 						  const struct tw_site_feedhandler *conf,
@@ -337,22 +338,6 @@ int tw_feedhandler_join(struct tw_feedhandler *fh)
 	return fh->exit_status;
 }
 
-static void json_text(FILE *out, const char *text)
-{
-	(void)fputc('"', out);
-	for (const char *p = text; *p != '\0'; p++) {
-		unsigned char c = (unsigned char)*p;
-		if (c == '"' || c == '\\') {
-			(void)fprintf(out, "\\%c", c);
-		} else if (c < 0x20 || c == 0x7f) {
-			(void)fprintf(out, "\\u%04x", c);
-		} else {
-			(void)fputc(c, out);
-		}
-	}
-	(void)fputc('"', out);
-}
-
 static void json_latency(FILE *out, const char *name, const struct tw_hist *hist)
 {
 	struct tw_hist_summary s;
@@ -390,19 +375,19 @@ void tw_feedhandler_summary(const struct tw_feedhandler *fh, FILE *out)
 #undef NOTHING
 	(void)fprintf(out, "{\n  \"program\": \"%s\",\n  \"version\": \"%s\",\n  \"name\": ",
 		      fh->app->program, TW_VERSION);
-	json_text(out, fh->conf->name);
+	tw_format_json_text(out, fh->conf->name);
 	(void)fprintf(out, ",\n  \"environment\": \"%s\",\n  \"protocol\": \"%s\",\n  \"files\": [",
 		      fh->site->production ? "production" : "test", fh->conf->protocol);
 	for (size_t i = 0; fh->conf->files != NULL && fh->conf->files[i] != NULL; i++) {
 		(void)fputs(i == 0 ? "" : ", ", out);
-		json_text(out, fh->conf->files[i]);
+		tw_format_json_text(out, fh->conf->files[i]);
 	}
 	(void)fprintf(out, "],\n  \"lines\": [");
 	json_lines(fh, out);
 	(void)fprintf(out, "],\n  \"exit_status\": %d,\n  \"error\": ", fh->exit_status);
-	json_text(out, fh->error.text);
+	tw_format_json_text(out, fh->error.text);
 	(void)fprintf(out, ",\n  \"warning\": ");
-	json_text(out, fh->input->warning.text);
+	tw_format_json_text(out, fh->input->warning.text);
 	(void)fprintf(out, ",\n  \"elapsed_ns\": %" PRIu64 ",\n  \"clock\": \"%s\",\n",
 		      fh->ended_ns - fh->begun_ns, tw_clock_source());
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -416,7 +401,7 @@ void tw_feedhandler_summary(const struct tw_feedhandler *fh, FILE *out)
 		const struct tw_feedhandler_channel *channel = &fh->channels[i];
 		(void)fprintf(out, "%s\n    { \"id\": %u, \"name\": ", i == 0 ? "" : ",",
 			      channel->conf->id);
-		json_text(out, channel->conf->name);
+		tw_format_json_text(out, channel->conf->name);
 		(void)fprintf(out,
 			      ", \"session\": %" PRIu64 ", \"messages\": %" PRIu64
 			      ", \"bytes\": %" PRIu64 ", \"stalls\": %" PRIu64

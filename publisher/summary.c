@@ -2,22 +2,7 @@
 #include <inttypes.h>
 
 #include "publisher/publisher.h"
-
-static void put_string(FILE *out, const char *text)
-{
-	fputc('"', out);
-	for (; *text != '\0'; text++) {
-		unsigned char c = (unsigned char)*text;
-		if (c == '"' || c == '\\') {
-			fprintf(out, "\\%c", c);
-		} else if (c < 0x20) {
-			fprintf(out, "\\u%04x", c);
-		} else {
-			fputc(c, out);
-		}
-	}
-	fputc('"', out);
-}
+#include "wire/format.h"
 
 static void put_counter(FILE *out, const char *name, const struct tw_counters *counters,
 			unsigned int index)
@@ -67,7 +52,7 @@ static void put_channel(FILE *out, const struct tw_site_channel *site,
 {
 	const struct tw_counters *c = &channel->counters;
 	fprintf(out, "{\"channel\":%u,\"name\":", site->id);
-	put_string(out, site->name);
+	tw_format_json_text(out, site->name);
 	put_counter(out, "session", c, TW_PUB_CHANNEL_session);
 	put_counter(out, "publisher", c, TW_PUB_CHANNEL_publisher);
 	put_counter(out, "next_seq", c, TW_PUB_CHANNEL_next_seq);
@@ -96,7 +81,7 @@ static void put_client(FILE *out, const struct tw_pub_repair_service *repair, ui
 	struct tw_read_client_info info;
 	tw_read_server_client(repair->server, client, &info);
 	fputs("{\"name\":", out);
-	put_string(out, info.name);
+	tw_format_json_text(out, info.name);
 	fprintf(out, ",\"address\":\"%u.%u.%u.%u\"", info.addr >> 24, info.addr >> 16 & 255u,
 		info.addr >> 8 & 255u, info.addr & 255u);
 	put_counter(out, "logins", c, TW_READ_CLIENT_logins);
@@ -157,9 +142,9 @@ void tw_publisher_summary(const struct tw_publisher *pub, FILE *out)
 {
 	static const char *const modes[] = { "auto", "spin", "yield", "event" };
 	fputs("{\"program\":\"tw-publisher\",\"version\":\"" TW_VERSION "\",\"name\":", out);
-	put_string(out, pub->conf->name);
+	tw_format_json_text(out, pub->conf->name);
 	fputs(",\"site\":", out);
-	put_string(out, pub->site->name);
+	tw_format_json_text(out, pub->site->name);
 	fprintf(out, ",\"transport\":\"%s\",\"idle\":\"%s\",\"mtu_bytes\":%u",
 		pub->verbs ? "verbs" : "udp", modes[pub->idle], pub->mtu_bytes);
 	put_counter(out, "turns", &pub->loop, TW_LOOP_turns);

@@ -10,8 +10,6 @@
 #include "wire/datagram.h"
 #include "wire/format.h"
 
-#define STRING_BYTES 4096u
-
 int tw_tally_init(struct tw_tally *tally, const struct tw_sub *sub, struct tw_error *err)
 {
 	struct tw_sub_info info = { .size = sizeof(info) };
@@ -117,10 +115,12 @@ bool tw_tally_any_down(const struct tw_tally *tally)
 
 static void put_string(FILE *file, const char *key, const char *text)
 {
-	char quoted[STRING_BYTES];
-
-	int len = tw_format_json_string(quoted, sizeof(quoted), text, strlen(text));
-	fprintf(file, "\"%s\":%s", key, len > 0 ? quoted : "null");
+	fprintf(file, "\"%s\":", key);
+	if (text[0] != '\0') {
+		tw_format_json_text(file, text);
+	} else {
+		fputs("null", file);
+	}
 }
 
 static void put_count(FILE *file, const char *key, uint64_t value)

@@ -4,6 +4,7 @@
 
 #include "fabric/verbs/device.h"
 #include "tools/fabric_tool.h"
+#include "wire/format.h"
 
 static bool same_port(const struct tw_verbs_gid *a, const struct tw_verbs_gid *b)
 {
@@ -43,16 +44,20 @@ static void port_text(FILE *out, const struct tw_verbs_facts *f)
 
 static void port_json(FILE *out, const struct tw_verbs_facts *f)
 {
+	fputs("{\"device\":", out);
+	tw_format_json_text(out, f->device);
+	fputs(",\"firmware\":", out);
+	tw_format_json_text(out, f->firmware);
 	fprintf(out,
-		"{\"device\":\"%s\",\"port\":%u,\"state\":\"%s\",\"link\":\"%s\","
-		"\"transport\":\"%s\",\"firmware\":\"%s\",\"active_mtu_bytes\":%u,"
+		",\"port\":%u,\"state\":\"%s\",\"link\":\"%s\","
+		"\"transport\":\"%s\",\"active_mtu_bytes\":%u,"
 		"\"max_mtu_bytes\":%u,\"multicast\":%s,\"max_mcast_grp\":%u,"
 		"\"max_mcast_qp_attach\":%u,\"max_qp_wr\":%u,\"max_cqe\":%u,\"timestamps\":%s,"
 		"\"clock_khz\":%llu,\"gids\":[",
-		f->device, f->port, tw_verbs_port_state_name(f->state), tw_verbs_link_name(f->link),
-		tw_verbs_transport_name(f->transport), f->firmware, f->active_mtu_bytes,
-		f->max_mtu_bytes, multicast(f) ? "true" : "false", f->max_mcast_grp,
-		f->max_mcast_qp_attach, f->max_qp_wr, f->max_cqe,
+		f->port, tw_verbs_port_state_name(f->state), tw_verbs_link_name(f->link),
+		tw_verbs_transport_name(f->transport), f->active_mtu_bytes, f->max_mtu_bytes,
+		multicast(f) ? "true" : "false", f->max_mcast_grp, f->max_mcast_qp_attach,
+		f->max_qp_wr, f->max_cqe,
 		f->timestamp_mask != 0 && f->clock_readable ? "true" : "false",
 		(unsigned long long)f->clock_khz);
 }
@@ -66,9 +71,10 @@ static void gid_line(FILE *out, const struct tw_verbs_gid *gid, bool json, bool 
 	}
 	(void)inet_ntop(AF_INET6, gid->raw, raw, sizeof(raw));
 	if (json) {
-		fprintf(out, "%s{\"index\":%u,\"gid\":\"%s\",\"type\":\"%s\",\"interface\":\"%s\"}",
-			first ? "" : ",", gid->index, raw, tw_verbs_gid_type_name(gid->type),
-			gid->interface);
+		fprintf(out, "%s{\"index\":%u,\"gid\":\"%s\",\"type\":\"%s\",\"interface\":",
+			first ? "" : ",", gid->index, raw, tw_verbs_gid_type_name(gid->type));
+		tw_format_json_text(out, gid->interface);
+		fputc('}', out);
 	} else {
 		tw_verbs_gid_text(gid, text, sizeof(text));
 		const char *index = strstr(text, "index ");

@@ -120,24 +120,50 @@ static bool is_plain(uint8_t byte)
 	return byte >= 0x20 && byte < 0x7f && byte != '"' && byte != '\\';
 }
 
-/* The bytes as a JSON string: what is not printable ASCII becomes the code point of its value, so the
- * output is valid for any input and no byte is lost. */
+/* Escapes one byte.  What is not printable ASCII becomes the code point of its value, so the output is
+ * valid for any input and no byte is lost. */
+static void put_json_byte(struct out *o, uint8_t byte)
+{
+	if (is_plain(byte)) {
+		put_char(o, (char)byte);
+	} else if (byte == '"' || byte == '\\') {
+		put_char(o, '\\');
+		put_char(o, (char)byte);
+	} else {
+		put_str(o, "\\u00");
+		put_hex_byte(o, byte);
+	}
+}
+
+/* A field's bytes. */
 static void put_json_bytes(struct out *o, const char *text, size_t len)
 {
 	put_char(o, '"');
 	for (size_t i = 0; i < len; i++) {
-		uint8_t byte = (uint8_t)text[i];
-		if (is_plain(byte)) {
-			put_char(o, text[i]);
-		} else if (byte == '"' || byte == '\\') {
-			put_char(o, '\\');
-			put_char(o, text[i]);
-		} else {
-			put_str(o, "\\u00");
-			put_hex_byte(o, byte);
-		}
+		put_json_byte(o, (uint8_t)text[i]);
 	}
 	put_char(o, '"');
+}
+
+/* Bytes of the well-formed UTF-8 sequence of more than one byte that `text` begins with, 0 where it
+ * begins with none: no surrogate, nothing longer than it has to be, nothing above U+10FFFF. */
+static size_t utf8_bytes(const uint8_t *text)
+{
+	size_t n = text[0] < 0xc2   ? 0
+		   : text[0] < 0xe0 ? 2
+		   : text[0] < 0xf0 ? 3
+		   : text[0] < 0xf5 ? 4
+				    : 0;
+	if ((text[0] == 0xe0 && text[1] < 0xa0) || (text[0] == 0xed && text[1] > 0x9f) ||
+	    (text[0] == 0xf0 && text[1] < 0x90) || (text[0] == 0xf4 && text[1] > 0x8f)) {
+		return 0;
+	}
+	for (size_t i = 1; i < n; i++) { /* the NUL at the end is no continuation */
+		if ((text[i] & 0xc0) != 0x80) {
+			return 0;
+		}
+	}
+	return n;
 }
 
 /* The same as one word of a text line. */
@@ -495,6 +521,25 @@ int tw_format_json_string(char *buf, size_t size, const char *text, size_t len)
 
 	put_text(&o, &json_style, text, trim(text, len, true));
 	return out_close(&o, buf, size);
+}
+
+void tw_format_json_text(FILE *out, const char *text)
+{
+	(void)fputc('"', out);
+	while (*text != '\0') {
+		char buf[8];
+		struct out one = out_open(buf, sizeof(buf));
+		size_t n = utf8_bytes((const uint8_t *)text);
+		if (n == 0) {
+			put_json_byte(&one, (uint8_t)*text);
+			n = 1;
+		} else {
+			put(&one, text, n);
+		}
+		(void)fwrite(buf, 1, (size_t)(one.at - buf), out);
+		text += n;
+	}
+	(void)fputc('"', out);
 }
 
 int tw_format_time(char *buf, size_t size, uint64_t time_ns)

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "tidewire/error.h"
 #include "tidewire/msg.h"
@@ -45,6 +46,9 @@ int tw_format_price(char *buf, size_t size, int64_t price) TW_MUST_USE;
 /* JSON string with its quotes from `len` bytes, of which trailing NUL and space are padding; an empty
  * one is "null". */
 int tw_format_json_string(char *buf, size_t size, const char *text, size_t len) TW_MUST_USE;
+/* The same of a text that is a person's (a name, a path, an error): its UTF-8 stays as it is, an empty
+ * one is "".  Errors are the stream's. */
+void tw_format_json_text(FILE *out, const char *text);
 /* 2017-07-10T14:34:37.643877000Z */
 int tw_format_time(char *buf, size_t size, uint64_t time_ns) TW_MUST_USE;
 

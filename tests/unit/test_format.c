@@ -419,6 +419,44 @@ Test(format, strings_are_escaped, .timeout = 10)
 	}
 }
 
+Test(format, a_persons_text_keeps_its_utf8, .timeout = 60)
+{
+	static const struct {
+		const char *text, *json;
+	} cases[] = {
+		{ "", "\"\"" },
+		{ " a ", "\" a \"" },
+		{ "\"\\/", "\"\\\"\\\\/\"" },
+		{ "\n\x1b\x7f", "\"\\u000a\\u001b\\u007f\"" },
+		{ "b\xc3\xb6rse", "\"b\xc3\xb6rse\"" },
+		{ "\xe2\x82\xac\xed\x9f\xbf\xee\x80\x80",
+		  "\"\xe2\x82\xac\xed\x9f\xbf\xee\x80\x80\"" },
+		{ "\xf0\x90\x80\x80\xf4\x8f\xbf\xbf", "\"\xf0\x90\x80\x80\xf4\x8f\xbf\xbf\"" },
+		/* cut short, alone, longer than it has to be, a surrogate, too high */
+		{ "\xc3", "\"\\u00c3\"" },
+		{ "\xe2\x82", "\"\\u00e2\\u0082\"" },
+		{ "\xf0\x90\x80", "\"\\u00f0\\u0090\\u0080\"" },
+		{ "\xc3\"", "\"\\u00c3\\\"\"" },
+		{ "\xb6", "\"\\u00b6\"" },
+		{ "\xc0\xaf\xc1\xbf", "\"\\u00c0\\u00af\\u00c1\\u00bf\"" },
+		{ "\xe0\x9f\xbf", "\"\\u00e0\\u009f\\u00bf\"" },
+		{ "\xf0\x8f\xbf\xbf", "\"\\u00f0\\u008f\\u00bf\\u00bf\"" },
+		{ "\xed\xa0\x80", "\"\\u00ed\\u00a0\\u0080\"" },
+		{ "\xf4\x90\x80\x80", "\"\\u00f4\\u0090\\u0080\\u0080\"" },
+		{ "\xf5\x80\x80\x80\xff", "\"\\u00f5\\u0080\\u0080\\u0080\\u00ff\"" },
+	};
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char *got = NULL;
+		size_t len = 0;
+		FILE *out = open_memstream(&got, &len);
+		cr_assert_not_null(out);
+		tw_format_json_text(out, cases[i].text);
+		cr_assert_eq(fclose(out), 0);
+		cr_assert_str_eq(got, cases[i].json, "case %zu", i);
+		free(got);
+	}
+}
+
 Test(format, text_lines, .timeout = 10)
 {
 	char buf[TW_FORMAT_MAX_BYTES];
