@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/rundir.h"
+#include "base/slab.h"
 #include "subscriber/sub_internal.h"
 
 void tw_sub_conf_init(struct tw_sub_conf *conf)
@@ -95,11 +96,6 @@ static int64_t repair_bytes(const struct tw_sub *sub, uint32_t site_idx,
 	return bytes == 0 ? -1 : (int64_t)bytes;
 }
 
-static size_t round_up(size_t bytes, size_t to)
-{
-	return (bytes + to - 1) / to * to;
-}
-
 /* Bytes of the table by which a channel knows what is late, aligned wherever it begins. */
 static size_t late_bytes(const struct tw_arb_conf *conf)
 {
@@ -127,18 +123,18 @@ static int lay_out(struct tw_sub *sub, uint64_t now_ns, struct tw_error *err)
 				       "channel %u: line arbiter: settings out of range",
 				       conf.channel);
 		}
-		bytes +=
-			round_up(tw_sub_plan_sources(plan, plan->channels[i], sources, source_max) *
-					 sizeof(sources[0]),
-				 TW_CACHE_LINE_BYTES);
-		bytes += round_up(arb_bytes, TW_CACHE_LINE_BYTES);
+		bytes += tw_round_up(
+			tw_sub_plan_sources(plan, plan->channels[i], sources, source_max) *
+				sizeof(sources[0]),
+			TW_CACHE_LINE_BYTES);
+		bytes += tw_round_up(arb_bytes, TW_CACHE_LINE_BYTES);
 		int64_t ladder_bytes = repair_bytes(sub, plan->channels[i], &repair);
 		if (ladder_bytes < 0) {
 			return tw_fail(err, TW_ECONFIG,
 				       "channel %u: repair ladder: settings out of range",
 				       conf.channel);
 		}
-		bytes += round_up((size_t)ladder_bytes, TW_CACHE_LINE_BYTES);
+		bytes += tw_round_up((size_t)ladder_bytes, TW_CACHE_LINE_BYTES);
 		bytes += late_bytes(&conf);
 	}
 	int rc = tw_slab_init(&sub->slab, bytes, err);
@@ -157,14 +153,14 @@ static int lay_out(struct tw_sub *sub, uint64_t now_ns, struct tw_error *err)
 		size_t source_bytes = channel->source_count * sizeof(sources[0]);
 		memcpy(sub->slab.base + at, sources, source_bytes);
 		channel->sources = (const void *)(sub->slab.base + at);
-		at += round_up(source_bytes, TW_CACHE_LINE_BYTES);
+		at += tw_round_up(source_bytes, TW_CACHE_LINE_BYTES);
 		size_t arb_bytes = tw_arb_size(&conf);
 		rc = tw_arb_init(&channel->arb, sub->slab.base + at, arb_bytes, &conf, now_ns);
 		if (rc < 0) {
 			return tw_fail(err, rc, "channel %u: line arbiter: %s", conf.channel,
 				       tw_strstatus(rc));
 		}
-		at += round_up(arb_bytes, TW_CACHE_LINE_BYTES);
+		at += tw_round_up(arb_bytes, TW_CACHE_LINE_BYTES);
 		size_t ladder_bytes = (size_t)repair_bytes(sub, plan->channels[i], &repair);
 		if (ladder_bytes > 0) {
 			rc = tw_repair_init(&channel->repair, sub->slab.base + at, ladder_bytes,
@@ -176,9 +172,9 @@ static int lay_out(struct tw_sub *sub, uint64_t now_ns, struct tw_error *err)
 			return tw_fail(err, rc, "channel %u: repair ladder: %s", conf.channel,
 				       tw_strstatus(rc));
 		}
-		at += round_up(ladder_bytes, TW_CACHE_LINE_BYTES);
+		at += tw_round_up(ladder_bytes, TW_CACHE_LINE_BYTES);
 		if (conf.latest) {
-			size_t align_at = round_up(at, TW_CACHE_PAIR_BYTES);
+			size_t align_at = tw_round_up(at, TW_CACHE_PAIR_BYTES);
 			channel->late =
 				tw_sub_late_init(sub->slab.base + align_at, TW_SUB_LATE_SETS);
 			at += late_bytes(&conf);
@@ -314,7 +310,7 @@ int tw_sub_open(struct tw_sub **sub_p, const struct tw_sub_conf *conf, struct tw
 	if (rc < 0) {
 		return rc;
 	}
-	size_t bytes = round_up(sizeof(struct tw_sub), _Alignof(struct tw_sub));
+	size_t bytes = tw_round_up(sizeof(struct tw_sub), _Alignof(struct tw_sub));
 	struct tw_sub *sub = aligned_alloc(_Alignof(struct tw_sub), bytes);
 	if (sub == NULL) {
 		return tw_fail(err, TW_ENOMEM, "subscriber: aligned_alloc: %zu bytes", bytes);

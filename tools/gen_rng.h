@@ -5,17 +5,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/splitmix.h"
+
 struct gen_rng {
 	uint64_t state;
 };
 
 static inline uint64_t gen_rng_next(struct gen_rng *rng)
 {
-	uint64_t z = rng->state += 0x9e3779b97f4a7c15u;
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-	return z ^ (z >> 31);
+	return tw_splitmix_next(&rng->state);
 }
 
 /* 0 .. n - 1 */

@@ -25,6 +25,7 @@
 #include "base/counters_sets.h"
 #include "base/fail.h"
 #include "base/rundir.h"
+#include "base/slab.h"
 
 #define SUFFIX         ".counters"
 #define NAME_MAX_BYTES 192 /* leaves room for suffixes within NAME_MAX */
@@ -204,7 +205,7 @@ int tw_stats_add(struct tw_stats *s, enum tw_set set, const char *label, struct 
 
 static uint64_t align_up(uint64_t n)
 {
-	return (n + TW_COUNTERS_ALIGN - 1) / TW_COUNTERS_ALIGN * TW_COUNTERS_ALIGN;
+	return tw_round_up(n, TW_COUNTERS_ALIGN);
 }
 
 /* Counts everything and lays it out; the header then says where each part goes. */

@@ -14,11 +14,6 @@
 static_assert(TW_SLAB_HEADROOM_BYTES >= TW_GRH_BYTES, "the GRH lies in the head-room");
 static_assert(TW_SLAB_HEADROOM_BYTES % TW_CACHE_LINE_BYTES == 0, "datagrams stay aligned");
 
-static size_t round_up(size_t n, size_t unit)
-{
-	return (n + unit - 1) / unit * unit;
-}
-
 /* Makes the pages present and says so where that is not possible: a huge page that a cgroup's
  * limit denies would otherwise be a SIGBUS at the first touch. */
 static int populate(uint8_t *base, size_t size_bytes, size_t page_bytes)
@@ -40,7 +35,7 @@ static int populate(uint8_t *base, size_t size_bytes, size_t page_bytes)
 
 static bool map_huge(struct tw_slab *slab, size_t size_bytes)
 {
-	size_t size = round_up(size_bytes, HUGE_BYTES);
+	size_t size = tw_round_up(size_bytes, HUGE_BYTES);
 	/* the flag's own size field: 21 is log2 of 2 MiB, whatever the system's default is */
 	int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | (21 << MAP_HUGE_SHIFT);
 	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, flags, -1, 0);
@@ -92,7 +87,7 @@ int tw_slab_init(struct tw_slab *slab, size_t size_bytes, struct tw_error *err)
 	if (size_bytes >= HUGE_BYTES && map_huge(slab, size_bytes)) {
 		return TW_OK;
 	}
-	size_t size = round_up(size_bytes, page);
+	size_t size = tw_round_up(size_bytes, page);
 	uint8_t *base = map_aligned(size, size >= HUGE_BYTES ? HUGE_BYTES : page);
 	if (base == NULL) {
 		return tw_fail_sys(err, TW_ENOMEM, "slab: mmap %zu bytes", size);
@@ -135,7 +130,8 @@ int tw_slots_init(struct tw_slots *slots, uint32_t count, uint32_t dgram_bytes,
 		return tw_fail(err, TW_EARG, "slots: %u of %u bytes: out of range", count,
 			       dgram_bytes);
 	}
-	size_t stride = round_up((size_t)TW_SLAB_HEADROOM_BYTES + dgram_bytes, TW_CACHE_LINE_BYTES);
+	size_t stride =
+		tw_round_up((size_t)TW_SLAB_HEADROOM_BYTES + dgram_bytes, TW_CACHE_LINE_BYTES);
 	size_t total;
 	if (__builtin_mul_overflow(stride, (size_t)count, &total)) {
 		return tw_fail(err, TW_EARG, "slots: %u of %u bytes: out of range", count,

@@ -18,6 +18,11 @@
 #define TW_SLAB_HEADROOM_BYTES 64u
 #define TW_GRH_BYTES           40u /* the GRH lies at slot + 24 */
 
+static inline size_t tw_round_up(size_t n, size_t unit)
+{
+	return (n + unit - 1) / unit * unit;
+}
+
 struct tw_slab {
 	uint8_t *base;
 	size_t size_bytes; /* as mapped: rounded up to the page size in use */

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/splitmix.h"
 #include "fabric/repair_wire.h"
 
 int tw_reader_conf_check(const struct tw_reader_conf *conf, struct tw_error *err)
@@ -147,27 +148,18 @@ void tw_reader_count_end(const struct tw_counters *counters, enum tw_read_status
 	tw_reader_count(counters, ends[status], 1);
 }
 
-static uint64_t mix(uint64_t x)
-{
-	x ^= x >> 30;
-	x *= 0xbf58476d1ce4e5b9ull;
-	x ^= x >> 27;
-	x *= 0x94d049bb133111ebull;
-	return x ^ x >> 31;
-}
-
 void tw_read_backoff_init(struct tw_read_backoff *backoff, const struct tw_reader_conf *conf,
 			  uint64_t seed)
 {
 	*backoff = (struct tw_read_backoff){ .min_ns = conf->retry_min_ns,
 					     .max_ns = conf->retry_max_ns,
 					     .next_ns = conf->retry_min_ns,
-					     .seed = mix(seed ^ tw_mono_ns()) };
+					     .seed = tw_splitmix_mix(seed ^ tw_mono_ns()) };
 }
 
 uint64_t tw_read_backoff_fail(struct tw_read_backoff *backoff, uint64_t now_ns)
 {
-	backoff->seed = mix(backoff->seed + now_ns);
+	backoff->seed = tw_splitmix_mix(backoff->seed + now_ns);
 	uint64_t at_ns = now_ns + backoff->next_ns + backoff->seed % (backoff->next_ns / 4 + 1);
 	backoff->next_ns *= 2;
 	if (backoff->next_ns > backoff->max_ns) {

@@ -22,9 +22,8 @@ static bool conf_holds(const struct tw_arb_conf *conf)
 static size_t take_bytes(size_t *total, size_t bytes)
 {
 	size_t at = *total;
-	size_t line = TW_CACHE_LINE_BYTES;
 
-	*total += (bytes + line - 1) / line * line;
+	*total += tw_round_up(bytes, TW_CACHE_LINE_BYTES);
 	return at;
 }
 
@@ -41,8 +40,8 @@ static struct layout lay_out(const struct tw_arb_conf *conf)
 	/* One more than may be in use: a datagram that makes room for itself cannot use the slots
 	 * that this releases, their bytes are still being read. */
 	lay.slot_count = conf->latest ? 0 : conf->store_dgrams + 1;
-	lay.slot_bytes = (conf->mtu_bytes - TW_WIRE_HDR_BYTES + TW_CACHE_LINE_BYTES - 1) /
-			 TW_CACHE_LINE_BYTES * TW_CACHE_LINE_BYTES;
+	lay.slot_bytes =
+		(uint32_t)tw_round_up(conf->mtu_bytes - TW_WIRE_HDR_BYTES, TW_CACHE_LINE_BYTES);
 	(void)take_bytes(&lay.total, sizeof(struct tw_arb));
 	lay.segs = take_bytes(&lay.total, lay.ring_size * sizeof(struct tw_arb_seg));
 	lay.gaps = take_bytes(&lay.total, lay.ring_size * sizeof(struct tw_arb_gap_info));

@@ -7,6 +7,7 @@
  * Judging   by position a reply must have filled what it was asked for; by number it must have brought
  *           something.  What is wrong with a reply is held against its server. */
 #include "base/fail.h"
+#include "base/slab.h"
 #include "protocol/repair_impl.h"
 
 #define UNIT          TW_WIRE_UNIT_BYTES
@@ -17,9 +18,7 @@
 /* Length in whole units of the datagram whose header lies at the walk's place. */
 static uint32_t dgram_bytes(const struct tw_wire_hdr *hdr)
 {
-	uint32_t bytes = (uint32_t)hdr->header_bytes + hdr->payload_bytes;
-
-	return (bytes + UNIT - 1) / UNIT * UNIT;
+	return (uint32_t)tw_round_up((size_t)hdr->header_bytes + hdr->payload_bytes, UNIT);
 }
 
 static bool parse(const struct tw_repair_walk *walk, struct tw_dgram *out)

@@ -27,9 +27,9 @@ static bool conf_holds(const struct tw_repair_conf *conf)
 	       conf->read_max_bytes % UNIT == 0 && conf->read_max_bytes <= TW_REPAIR_READ_MAX_BYTES;
 }
 
-static size_t round_up(size_t bytes)
+static size_t lines_bytes(size_t bytes)
 {
-	return (bytes + TW_CACHE_LINE_BYTES - 1) / TW_CACHE_LINE_BYTES * TW_CACHE_LINE_BYTES;
+	return tw_round_up(bytes, TW_CACHE_LINE_BYTES);
 }
 
 size_t tw_repair_size(const struct tw_repair_conf *conf)
@@ -37,9 +37,9 @@ size_t tw_repair_size(const struct tw_repair_conf *conf)
 	if (!conf_holds(conf)) {
 		return 0;
 	}
-	return round_up(sizeof(struct tw_repair)) +
-	       round_up(conf->reads_max * sizeof(struct tw_repair_slot)) +
-	       round_up(conf->reads_max * sizeof(uint32_t));
+	return lines_bytes(sizeof(struct tw_repair)) +
+	       lines_bytes(conf->reads_max * sizeof(struct tw_repair_slot)) +
+	       lines_bytes(conf->reads_max * sizeof(uint32_t));
 }
 
 static void forget_session(struct tw_repair *repair)
@@ -85,9 +85,9 @@ int tw_repair_init(struct tw_repair **repair_p, void *memory, size_t size_bytes,
 	repair->read_units = conf->read_max_bytes / UNIT;
 	repair->overlap_units = mtu_units - 1;
 	repair->msg_bytes = FIRST_MSG_BYTES;
-	base += round_up(sizeof(*repair));
+	base += lines_bytes(sizeof(*repair));
 	repair->slots = (void *)base;
-	base += round_up(conf->reads_max * sizeof(struct tw_repair_slot));
+	base += lines_bytes(conf->reads_max * sizeof(struct tw_repair_slot));
 	repair->free_slots = (void *)base;
 	forget_session(repair);
 	tw_arb_expect_repair(arb, true);

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fabric/sim/rng.h"
+#include "base/splitmix.h"
 #include "tidewire/msg.h"
 #include "wire/datagram.h"
 
@@ -18,7 +18,7 @@ static uint64_t msg_seed(uint64_t session, uint64_t seq)
 {
 	uint64_t state = session * 0x9e3779b97f4a7c15u ^ seq;
 
-	return tw_rng_splitmix(&state);
+	return tw_splitmix_next(&state);
 }
 
 static uint16_t msg_template(uint64_t seed)
@@ -43,7 +43,7 @@ uint32_t tw_ledger_msg(void *msg, uint64_t session, uint64_t seq)
 
 	memcpy(msg, &sbe, sizeof(sbe));
 	for (uint32_t at = sizeof(sbe); at < bytes; at += 8) {
-		uint64_t word = tw_rng_splitmix(&state);
+		uint64_t word = tw_splitmix_next(&state);
 		memcpy((uint8_t *)msg + at, &word, sizeof(word));
 	}
 	return bytes;

@@ -436,7 +436,7 @@ void tw_world_run(const struct tw_world_conf *conf, struct tw_world_result *resu
 	uint64_t seed = conf->seed;
 
 	*result = (struct tw_world_result){ .trace_hash = 0xcbf29ce484222325u };
-	tw_rng_init(&world.rng, tw_rng_splitmix(&seed));
+	tw_rng_init(&world.rng, tw_splitmix_next(&seed));
 	if (make(&world)) {
 		run(&world);
 	} else {

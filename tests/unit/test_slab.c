@@ -13,6 +13,15 @@ static bool all_zero(const uint8_t *p, size_t n)
 	return n == 0 || (p[0] == 0 && memcmp(p, p + 1, n - 1) == 0);
 }
 
+Test(slab, round_up)
+{
+	cr_assert_eq(tw_round_up(0, 64), 0);
+	cr_assert_eq(tw_round_up(1, 64), 64);
+	cr_assert_eq(tw_round_up(64, 64), 64);
+	cr_assert_eq(tw_round_up(65, 64), 128);
+	cr_assert_eq(tw_round_up(7, 3), 9);
+}
+
 Test(slab, sizes_round_up_to_pages_and_come_zeroed)
 {
 	static const size_t sizes[] = { 1,        4095,           4096,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/splitmix.h"
 #include "fabric/sim/rng.h"
 #include "subscriber/sub_internal.h"
 #include "subscriber/sub_late.h"
@@ -108,7 +109,7 @@ static void judge(struct model *m, struct tw_sub_late *late, uint32_t instrument
 {
 	/* the same for a number whenever it comes */
 	uint64_t state = seq;
-	uint64_t word = tw_rng_splitmix(&state);
+	uint64_t word = tw_splitmix_next(&state);
 	uint16_t venue_id = (uint16_t)(word % 4);
 	uint32_t id = (uint32_t)(word >> 8) % instruments;
 	uint64_t *highest = &m->highest[venue_id][id];

@@ -7,24 +7,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/splitmix.h"
+
 struct tw_rng {
 	uint64_t s[4];
 };
 
-/* One step of splitmix64; also a good hash of a counter. */
-static inline uint64_t tw_rng_splitmix(uint64_t *state)
-{
-	uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-	return z ^ (z >> 31);
-}
-
 static inline void tw_rng_init(struct tw_rng *rng, uint64_t seed)
 {
 	for (int i = 0; i < 4; i++) {
-		rng->s[i] = tw_rng_splitmix(&seed);
+		rng->s[i] = tw_splitmix_next(&seed);
 	}
 }
 
