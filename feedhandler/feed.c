@@ -293,6 +293,21 @@ static uint32_t channels_of(const struct tw_feed *feed, const char *symbol)
 	return channels;
 }
 
+bool tw_feed_symbol(char symbol[TW_SYMBOL_BYTES], const uint8_t *bytes, size_t len_bytes)
+{
+	memset(symbol, 0, TW_SYMBOL_BYTES);
+	while (len_bytes > 0 && bytes[len_bytes - 1] == ' ') {
+		len_bytes--;
+	}
+	for (size_t i = 0; i < len_bytes; i++) {
+		if (bytes[i] <= ' ' || bytes[i] > '~') {
+			return false;
+		}
+		symbol[i] = (char)bytes[i];
+	}
+	return len_bytes > 0;
+}
+
 struct tw_instrument *tw_feed_first_sight(struct tw_feed *feed, uint64_t key,
 					  const char symbol[TW_SYMBOL_BYTES])
 {

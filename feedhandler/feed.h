@@ -275,6 +275,52 @@ static inline void tw_feed_send(struct tw_feed *feed, struct tw_instrument *inst
 	tw_feed_emit(feed, msg, instrument->channels);
 }
 
+/* The same of one that has all but kind and instrument: how a decoder's message ends. */
+static inline void tw_feed_send_as(struct tw_feed *feed, struct tw_instrument *instrument,
+				   enum tw_msg_kind kind, struct tw_msg_head *msg, size_t msg_bytes)
+{
+	tw_feed_kind(msg, kind, msg_bytes);
+	msg->instrument_id = instrument->id;
+	tw_feed_send(feed, instrument, msg);
+}
+
+static inline void tw_feed_unknown_value(struct tw_feed *feed)
+{
+	tw_feed_count(feed, TW_FH_unknown_values, 1);
+}
+
+/* What the letters of a venue's field mean here; {0} ends a table. */
+struct tw_feed_letter {
+	char letter;
+	uint8_t meaning;
+};
+
+/* A letter that is not in the table is counted, and means `otherwise`.  For what comes rarely: a switch is
+ * quicker. */
+static inline uint8_t tw_feed_meaning(struct tw_feed *feed, const struct tw_feed_letter *table,
+				      uint8_t letter, uint8_t otherwise)
+{
+	for (; table->letter != '\0'; table++) {
+		if ((uint8_t)table->letter == letter) {
+			return table->meaning;
+		}
+	}
+	tw_feed_unknown_value(feed);
+	return otherwise;
+}
+
+/* Blank-padded text to NUL-padded. */
+static inline void tw_feed_unpad(char *dst, const uint8_t *src, size_t len_bytes)
+{
+	memcpy(dst, src, len_bytes);
+	for (size_t i = len_bytes; i > 0 && dst[i - 1] == ' '; i--) {
+		dst[i - 1] = '\0';
+	}
+}
+
+/* The same of a symbol; false where it is empty, has a blank within or holds what does not print. */
+bool tw_feed_symbol(char symbol[TW_SYMBOL_BYTES], const uint8_t *bytes, size_t len_bytes);
+
 /* A time that the venue gives (from 0 on, 0: none) with feed->shift_ns; false where that leaves the range:
  * a recording of another age, whose own time stands. */
 static inline bool tw_feed_time(const struct tw_feed *feed, int64_t venue_ns, uint64_t *ns)

@@ -58,9 +58,7 @@ void tw_itch50_clear_books(struct tw_feed *feed, struct tw_itch50 *itch,
 			.head = tw_itch50_stamp(feed, itch, msg, flags),
 			.side = TW_SIDE_NONE,
 		};
-		tw_feed_kind(&c.head, TW_MSG_BOOK_CLEAR, sizeof(c));
-		c.head.instrument_id = instrument->id;
-		tw_feed_send(feed, instrument, &c.head);
+		tw_feed_send_as(feed, instrument, TW_MSG_BOOK_CLEAR, &c.head, sizeof(c));
 	}
 	tw_itch50_orders_clear(&itch->orders);
 }

@@ -11,54 +11,17 @@
  * Spec       [Nasdaq TotalView-ITCH 5.0, 28 April 2023] */
 #include "feedhandler/itch50.h"
 
-static void count_unknown(struct tw_feed *feed)
-{
-	tw_feed_count(feed, TW_FH_unknown_values, 1);
-}
-
-/* Blank-padded printable text to NUL-padded; false where it is empty or holds anything else. */
-static bool copy_symbol(char symbol[TW_SYMBOL_BYTES], const uint8_t *bytes)
-{
-	memset(symbol, 0, TW_SYMBOL_BYTES);
-	size_t len = TW_ITCH50_SYMBOL_BYTES;
-	while (len > 0 && bytes[len - 1] == ' ') {
-		len--;
-	}
-	for (size_t i = 0; i < len; i++) {
-		if (bytes[i] <= ' ' || bytes[i] > '~') {
-			return false;
-		}
-		symbol[i] = (char)bytes[i];
-	}
-	return len > 0;
-}
-
-static void copy_text(char *dst, const uint8_t *src, size_t len_bytes)
-{
-	memcpy(dst, src, len_bytes);
-	for (size_t i = len_bytes; i > 0 && dst[i - 1] == ' '; i--) {
-		dst[i - 1] = '\0';
-	}
-}
+#define UNKNOWN UINT8_MAX
 
 struct tw_instrument *tw_itch50_first_sight(struct tw_feed *feed, uint16_t locate,
 					    const uint8_t *symbol_bytes)
 {
 	char symbol[TW_SYMBOL_BYTES];
-	if (locate == 0 || !copy_symbol(symbol, symbol_bytes)) {
+	if (locate == 0 || !tw_feed_symbol(symbol, symbol_bytes, TW_ITCH50_SYMBOL_BYTES)) {
 		tw_feed_count(feed, TW_FH_malformed_messages, 1);
 		return NULL;
 	}
 	return tw_feed_first_sight(feed, locate, symbol);
-}
-
-/* The end of every handler: `msg` has all but kind and instrument. */
-static void send(struct tw_feed *feed, struct tw_instrument *instrument, enum tw_msg_kind kind,
-		 struct tw_msg_head *msg, size_t msg_bytes)
-{
-	tw_feed_kind(msg, kind, msg_bytes);
-	msg->instrument_id = instrument->id;
-	tw_feed_send(feed, instrument, msg);
 }
 
 static void send_market_wide(struct tw_feed *feed, enum tw_msg_kind kind, struct tw_msg_head *msg,
@@ -72,22 +35,20 @@ static void send_market_wide(struct tw_feed *feed, enum tw_msg_kind kind, struct
 void tw_itch50_system_event(struct tw_feed *feed, struct tw_itch50 *itch,
 			    const struct tw_venue_msg *msg)
 {
-	static const struct {
-		char venue;
-		uint8_t event;
-	} events[] = {
-		{ 'O', TW_SESSION_BEGIN },       { 'S', TW_SESSION_SYSTEM_START },
-		{ 'Q', TW_SESSION_MARKET_OPEN }, { 'M', TW_SESSION_MARKET_CLOSE },
-		{ 'E', TW_SESSION_SYSTEM_END },  { 'C', TW_SESSION_END },
+	static const struct tw_feed_letter events[] = {
+		{ 'O', TW_SESSION_BEGIN },
+		{ 'S', TW_SESSION_SYSTEM_START },
+		{ 'Q', TW_SESSION_MARKET_OPEN },
+		{ 'M', TW_SESSION_MARKET_CLOSE },
+		{ 'E', TW_SESSION_SYSTEM_END },
+		{ 'C', TW_SESSION_END },
+		{ 0 },
 	};
-	struct tw_msg_session_event e = { .venue_event = (char)msg->data[11] };
-	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
-		if (events[i].venue == e.venue_event) {
-			e.event = events[i].event;
-		}
-	}
-	if (e.event == 0) {
-		count_unknown(feed);
+	struct tw_msg_session_event e = {
+		.event = tw_feed_meaning(feed, events, msg->data[11], UNKNOWN),
+		.venue_event = (char)msg->data[11],
+	};
+	if (e.event == UNKNOWN) {
 		return;
 	}
 	if (e.event ==
@@ -133,18 +94,18 @@ void tw_itch50_directory(struct tw_feed *feed, struct tw_itch50 *itch,
 	def.test = p[29] == 'T';
 	def.luld_tier = p[32] == '1' || p[32] == '2' ? (uint8_t)(p[32] - '0') : 0;
 	if ((p[29] != 'T' && p[29] != 'P') || (def.luld_tier == 0 && p[32] != ' ')) {
-		count_unknown(feed);
+		tw_feed_unknown_value(feed);
 	}
 	char symbol[TW_SYMBOL_BYTES];
-	if (!copy_symbol(symbol, p + 11) ||
+	if (!tw_feed_symbol(symbol, p + 11, TW_ITCH50_SYMBOL_BYTES) ||
 	    memcmp(symbol, instrument->symbol, sizeof(symbol)) != 0) {
-		count_unknown(feed); /* a locate code keeps its symbol for the day */
+		tw_feed_unknown_value(feed); /* a locate code keeps its symbol for the day */
 		return;
 	}
 	/* market category, issue classification, issue sub-type */
 	def.group[0] = (char)p[19];
 	memcpy(def.group + 1, p + 26, 3);
-	copy_text(def.group, (const uint8_t *)def.group, 4);
+	tw_feed_unpad(def.group, (const uint8_t *)def.group, 4);
 	instrument->defined = 1;
 	tw_feed_emit(feed, &def.head, instrument->channels);
 }
@@ -153,6 +114,13 @@ void tw_itch50_directory(struct tw_feed *feed, struct tw_itch50 *itch,
 void tw_itch50_trading_action(struct tw_feed *feed, struct tw_itch50 *itch,
 			      const struct tw_venue_msg *msg)
 {
+	static const struct tw_feed_letter statuses[] = {
+		{ 'H', TW_STATUS_HALTED },
+		{ 'P', TW_STATUS_PAUSED },
+		{ 'Q', TW_STATUS_QUOTE_ONLY },
+		{ 'T', TW_STATUS_TRADING },
+		{ 0 },
+	};
 	const uint8_t *p = msg->data;
 	struct tw_instrument *instrument = tw_itch50_instrument(feed, p, p + 11);
 	if (instrument == NULL) {
@@ -163,26 +131,9 @@ void tw_itch50_trading_action(struct tw_feed *feed, struct tw_itch50 *itch,
 		.scope = TW_STATUS_SCOPE_MARKET,
 		.venue_status = (char)p[19],
 	};
-	switch (p[19]) {
-	case 'H':
-		s.status = TW_STATUS_HALTED;
-		break;
-	case 'P':
-		s.status = TW_STATUS_PAUSED;
-		break;
-	case 'Q':
-		s.status = TW_STATUS_QUOTE_ONLY;
-		break;
-	case 'T':
-		s.status = TW_STATUS_TRADING;
-		break;
-	default:
-		s.status = TW_STATUS_UNKNOWN;
-		count_unknown(feed);
-		break;
-	}
-	copy_text(s.reason, p + 21, sizeof(s.reason));
-	send(feed, instrument, TW_MSG_TRADING_STATUS, &s.head, sizeof(s));
+	s.status = tw_feed_meaning(feed, statuses, p[19], TW_STATUS_UNKNOWN);
+	tw_feed_unpad(s.reason, p + 21, sizeof(s.reason));
+	tw_feed_send_as(feed, instrument, TW_MSG_TRADING_STATUS, &s.head, sizeof(s));
 }
 
 /* Which of Nasdaq's markets the venue is. */
@@ -198,6 +149,11 @@ static char market_of(const struct tw_feed *feed)
 void tw_itch50_operational_halt(struct tw_feed *feed, struct tw_itch50 *itch,
 				const struct tw_venue_msg *msg)
 {
+	static const struct tw_feed_letter statuses[] = {
+		{ 'H', TW_STATUS_HALTED },
+		{ 'T', TW_STATUS_TRADING },
+		{ 0 },
+	};
 	const uint8_t *p = msg->data;
 	struct tw_instrument *instrument = tw_itch50_instrument(feed, p, p + 11);
 	if (instrument == NULL) {
@@ -212,25 +168,20 @@ void tw_itch50_operational_halt(struct tw_feed *feed, struct tw_itch50 *itch,
 		.scope = TW_STATUS_SCOPE_VENUE,
 		.venue_status = (char)p[20],
 	};
-	switch (p[20]) {
-	case 'H':
-		s.status = TW_STATUS_HALTED;
-		break;
-	case 'T':
-		s.status = TW_STATUS_TRADING;
-		break;
-	default:
-		s.status = TW_STATUS_UNKNOWN;
-		count_unknown(feed);
-		break;
-	}
-	send(feed, instrument, TW_MSG_TRADING_STATUS, &s.head, sizeof(s));
+	s.status = tw_feed_meaning(feed, statuses, p[20], TW_STATUS_UNKNOWN);
+	tw_feed_send_as(feed, instrument, TW_MSG_TRADING_STATUS, &s.head, sizeof(s));
 }
 
 /* Y */
 void tw_itch50_short_sale(struct tw_feed *feed, struct tw_itch50 *itch,
 			  const struct tw_venue_msg *msg)
 {
+	static const struct tw_feed_letter statuses[] = {
+		{ '0', TW_SHORT_UNRESTRICTED },
+		{ '1', TW_SHORT_RESTRICTED },
+		{ '2', TW_SHORT_RESTRICTED_CONTINUED },
+		{ 0 },
+	};
 	const uint8_t *p = msg->data;
 	struct tw_instrument *instrument = tw_itch50_instrument(feed, p, p + 11);
 	if (instrument == NULL) {
@@ -240,22 +191,9 @@ void tw_itch50_short_sale(struct tw_feed *feed, struct tw_itch50 *itch,
 		.head = tw_itch50_stamp(feed, itch, msg, TW_MSG_EVENT_END),
 		.venue_status = (char)p[19],
 	};
-	switch (p[19]) {
-	case '0':
-		s.status = TW_SHORT_UNRESTRICTED;
-		break;
-	case '1':
-		s.status = TW_SHORT_RESTRICTED;
-		break;
-	case '2':
-		s.status = TW_SHORT_RESTRICTED_CONTINUED;
-		break;
-	default:
-		s.status = TW_SHORT_RESTRICTED; /* to err on the safe side */
-		count_unknown(feed);
-		break;
-	}
-	send(feed, instrument, TW_MSG_SHORT_SALE_STATUS, &s.head, sizeof(s));
+	/* otherwise: to err on the safe side */
+	s.status = tw_feed_meaning(feed, statuses, p[19], TW_SHORT_RESTRICTED);
+	tw_feed_send_as(feed, instrument, TW_MSG_SHORT_SALE_STATUS, &s.head, sizeof(s));
 }
 
 /* L */
@@ -274,10 +212,10 @@ void tw_itch50_participant(struct tw_feed *feed, struct tw_itch50 *itch,
 		.state = (char)p[25],
 	};
 	if (p[23] != 'Y' && p[23] != 'N') {
-		count_unknown(feed);
+		tw_feed_unknown_value(feed);
 	}
-	copy_text(s.participant, p + 11, 4);
-	send(feed, instrument, TW_MSG_PARTICIPANT_STATUS, &s.head, sizeof(s));
+	tw_feed_unpad(s.participant, p + 11, 4);
+	tw_feed_send_as(feed, instrument, TW_MSG_PARTICIPANT_STATUS, &s.head, sizeof(s));
 }
 
 /* V: a message for each of the three levels, from the highest index value down. */
@@ -297,7 +235,7 @@ void tw_itch50_circuit_levels(struct tw_feed *feed, struct tw_itch50 *itch,
 		};
 		if (raw > INT64_MAX ||
 		    (raw != 0 && !tw_feed_price((int64_t)raw, TW_ITCH50_PRICE8, &l.lower_price))) {
-			count_unknown(feed);
+			tw_feed_unknown_value(feed);
 		}
 		send_market_wide(feed, TW_MSG_PRICE_LIMITS, &l.head, sizeof(l));
 	}
@@ -309,7 +247,7 @@ void tw_itch50_circuit_breach(struct tw_feed *feed, struct tw_itch50 *itch,
 {
 	char level = (char)msg->data[11];
 	if (level < '1' || level > '3') {
-		count_unknown(feed);
+		tw_feed_unknown_value(feed);
 		return;
 	}
 	struct tw_msg_trading_status s = {
@@ -326,7 +264,7 @@ void tw_itch50_circuit_breach(struct tw_feed *feed, struct tw_itch50 *itch,
 static struct tw_instrument *find_symbol(const struct tw_feed *feed, const uint8_t *bytes)
 {
 	char symbol[TW_SYMBOL_BYTES];
-	if (!copy_symbol(symbol, bytes)) {
+	if (!tw_feed_symbol(symbol, bytes, TW_ITCH50_SYMBOL_BYTES)) {
 		return NULL;
 	}
 	for (uint32_t i = 0; i <= feed->instruments.slot_mask; i++) {
@@ -344,7 +282,7 @@ static uint64_t time_of(struct tw_feed *feed, const struct tw_itch50 *itch, uint
 {
 	uint64_t ns = 0;
 	if (seconds >= TW_ITCH50_LONGEST_DAY_NS / 1000000000u) {
-		count_unknown(feed);
+		tw_feed_unknown_value(feed);
 	} else if (seconds != 0 && itch->dated) {
 		int64_t at_ns = (int64_t)(itch->midnight_ns + seconds * UINT64_C(1000000000));
 		(void)tw_feed_time(feed, at_ns, &ns);
@@ -377,9 +315,9 @@ void tw_itch50_ipo(struct tw_feed *feed, struct tw_itch50 *itch, const struct tw
 		.venue_type = (char)p[23],
 	};
 	if (p[23] != 'A' && p[23] != 'C') {
-		count_unknown(feed);
+		tw_feed_unknown_value(feed);
 	}
-	send(feed, instrument, TW_MSG_STATISTIC, &s.head, sizeof(s));
+	tw_feed_send_as(feed, instrument, TW_MSG_STATISTIC, &s.head, sizeof(s));
 }
 
 /* J */
@@ -398,7 +336,7 @@ void tw_itch50_collar(struct tw_feed *feed, struct tw_itch50 *itch, const struct
 		.kind = TW_LIMIT_AUCTION_COLLAR,
 		.extension = tw_itch50_be32(p + 31),
 	};
-	send(feed, instrument, TW_MSG_PRICE_LIMITS, &l.head, sizeof(l));
+	tw_feed_send_as(feed, instrument, TW_MSG_PRICE_LIMITS, &l.head, sizeof(l));
 }
 
 /* A cross after a halt and an IPO's are one type; the extended trading close has none here. */
@@ -414,7 +352,7 @@ static uint8_t auction_of(struct tw_feed *feed, uint8_t type)
 	case 'A':
 		return 0;
 	default:
-		count_unknown(feed);
+		tw_feed_unknown_value(feed);
 		return 0;
 	}
 }
@@ -432,7 +370,7 @@ static uint8_t imbalance_side(struct tw_feed *feed, uint8_t direction)
 	case 'P':
 		return TW_SIDE_NONE;
 	default:
-		count_unknown(feed);
+		tw_feed_unknown_value(feed);
 		return TW_SIDE_NONE;
 	}
 }
@@ -461,13 +399,20 @@ void tw_itch50_imbalance(struct tw_feed *feed, struct tw_itch50 *itch,
 		.venue_auction = (char)p[48],
 		.variation = (char)p[49],
 	};
-	send(feed, instrument, TW_MSG_AUCTION_IMBALANCE, &a.head, sizeof(a));
+	tw_feed_send_as(feed, instrument, TW_MSG_AUCTION_IMBALANCE, &a.head, sizeof(a));
 }
 
 /* N: which sides have hidden interest for retail orders; qty is the set, bit 0 buy and bit 1 sell. */
 void tw_itch50_retail_interest(struct tw_feed *feed, struct tw_itch50 *itch,
 			       const struct tw_venue_msg *msg)
 {
+	static const struct tw_feed_letter sides[] = {
+		{ 'N', 0 },
+		{ 'B', TW_SIDE_BUY },
+		{ 'S', TW_SIDE_SELL },
+		{ 'A', TW_SIDE_BUY | TW_SIDE_SELL },
+		{ 0 },
+	};
 	const uint8_t *p = msg->data;
 	struct tw_instrument *instrument = tw_itch50_instrument(feed, p, p + 11);
 	if (instrument == NULL) {
@@ -479,24 +424,11 @@ void tw_itch50_retail_interest(struct tw_feed *feed, struct tw_itch50 *itch,
 		.type = TW_STAT_RETAIL_INTEREST,
 		.venue_type = (char)p[19],
 	};
-	switch (p[19]) {
-	case 'N':
-		s.qty = 0;
-		break;
-	case 'B':
-		s.qty = TW_SIDE_BUY;
-		break;
-	case 'S':
-		s.qty = TW_SIDE_SELL;
-		break;
-	case 'A':
-		s.qty = TW_SIDE_BUY | TW_SIDE_SELL;
-		break;
-	default:
-		count_unknown(feed);
+	s.qty = tw_feed_meaning(feed, sides, p[19], UNKNOWN);
+	if (s.qty == UNKNOWN) {
 		return; /* no interest that could be stated */
 	}
-	send(feed, instrument, TW_MSG_STATISTIC, &s.head, sizeof(s));
+	tw_feed_send_as(feed, instrument, TW_MSG_STATISTIC, &s.head, sizeof(s));
 }
 
 /* O: price discovery of a direct listing with capital raise. */
@@ -522,6 +454,6 @@ void tw_itch50_capital_raise(struct tw_feed *feed, struct tw_itch50 *itch,
 		.upper_price = tw_itch50_optional_price(p + 44),
 		.kind = TW_LIMIT_AUCTION_COLLAR,
 	};
-	send(feed, instrument, TW_MSG_PRICE_LIMITS, &allowed.head, sizeof(allowed));
-	send(feed, instrument, TW_MSG_PRICE_LIMITS, &collar.head, sizeof(collar));
+	tw_feed_send_as(feed, instrument, TW_MSG_PRICE_LIMITS, &allowed.head, sizeof(allowed));
+	tw_feed_send_as(feed, instrument, TW_MSG_PRICE_LIMITS, &collar.head, sizeof(collar));
 }

@@ -87,15 +87,6 @@ static void send_to(struct tw_feed *feed, struct tw_instrument *instrument,
 	}
 }
 
-/* Participants come blank-padded and leave NUL-padded. */
-static void copy_mpid(char dst[4], const uint8_t *src)
-{
-	memcpy(dst, src, 4);
-	for (unsigned int i = 4; i > 0 && dst[i - 1] == ' '; i--) {
-		dst[i - 1] = '\0';
-	}
-}
-
 /* A and F. */
 static void add(struct tw_feed *feed, struct tw_itch50 *itch, const struct tw_venue_msg *msg,
 		const uint8_t *mpid)
@@ -131,7 +122,7 @@ static void add(struct tw_feed *feed, struct tw_itch50 *itch, const struct tw_ve
 		.side = side,
 	};
 	if (mpid != NULL) {
-		copy_mpid(a.participant, mpid);
+		tw_feed_unpad(a.participant, mpid, 4);
 	}
 	tw_itch50_orders_take(&itch->orders, slot, ref);
 	slot->priority = a.priority;
@@ -141,9 +132,7 @@ static void add(struct tw_feed *feed, struct tw_itch50 *itch, const struct tw_ve
 	slot->locate = tw_itch50_locate(p);
 	slot->side = side;
 	instrument->has_book = 1;
-	tw_feed_kind(&a.head, TW_MSG_ORDER_ADD, sizeof(a));
-	a.head.instrument_id = instrument->id;
-	tw_feed_send(feed, instrument, &a.head);
+	tw_feed_send_as(feed, instrument, TW_MSG_ORDER_ADD, &a.head, sizeof(a));
 }
 
 void tw_itch50_order_added(struct tw_feed *feed, struct tw_itch50 *itch,
@@ -245,9 +234,7 @@ static void drop_order(struct tw_feed *feed, struct tw_itch50 *itch, const struc
 		.side = order->side,
 	};
 	tw_itch50_orders_remove(&itch->orders, order);
-	tw_feed_kind(&d.head, TW_MSG_ORDER_DELETE, sizeof(d));
-	d.head.instrument_id = instrument->id;
-	tw_feed_send(feed, instrument, &d.head);
+	tw_feed_send_as(feed, instrument, TW_MSG_ORDER_DELETE, &d.head, sizeof(d));
 }
 
 void tw_itch50_order_deleted(struct tw_feed *feed, struct tw_itch50 *itch,
@@ -289,9 +276,7 @@ void tw_itch50_order_cancelled(struct tw_feed *feed, struct tw_itch50 *itch,
 		.side = order->side,
 		.keeps_priority = 1,
 	};
-	tw_feed_kind(&m.head, TW_MSG_ORDER_MODIFY, sizeof(m));
-	m.head.instrument_id = instrument->id;
-	tw_feed_send(feed, instrument, &m.head);
+	tw_feed_send_as(feed, instrument, TW_MSG_ORDER_MODIFY, &m.head, sizeof(m));
 }
 
 void tw_itch50_order_replaced(struct tw_feed *feed, struct tw_itch50 *itch,
@@ -336,9 +321,7 @@ void tw_itch50_order_replaced(struct tw_feed *feed, struct tw_itch50 *itch,
 		.side = order.side,
 	};
 	memcpy(r.participant, order.participant, sizeof(order.participant));
-	tw_feed_kind(&r.head, TW_MSG_ORDER_REPLACE, sizeof(r));
-	r.head.instrument_id = instrument->id;
-	tw_feed_send(feed, instrument, &r.head);
+	tw_feed_send_as(feed, instrument, TW_MSG_ORDER_REPLACE, &r.head, sizeof(r));
 }
 
 /* P: a match with a hidden order. */
@@ -357,9 +340,7 @@ void tw_itch50_hidden_trade(struct tw_feed *feed, struct tw_itch50 *itch,
 		.match_id = tw_itch50_be64(p + 36),
 		.aggressor = TW_SIDE_NONE,
 	};
-	tw_feed_kind(&t.head, TW_MSG_TRADE, sizeof(t));
-	t.head.instrument_id = instrument->id;
-	tw_feed_send(feed, instrument, &t.head);
+	tw_feed_send_as(feed, instrument, TW_MSG_TRADE, &t.head, sizeof(t));
 }
 
 /* An IPO's cross and one after a halt are the same type: what it was, a trading action says. */
@@ -400,9 +381,7 @@ void tw_itch50_cross_trade(struct tw_feed *feed, struct tw_itch50 *itch,
 		.aggressor = TW_SIDE_NONE,
 		.venue_conditions = { (char)p[39] },
 	};
-	tw_feed_kind(&t.head, TW_MSG_TRADE, sizeof(t));
-	t.head.instrument_id = instrument->id;
-	tw_feed_send(feed, instrument, &t.head);
+	tw_feed_send_as(feed, instrument, TW_MSG_TRADE, &t.head, sizeof(t));
 }
 
 /* B: names the match alone; price and quantity are those of the trade that had it. */

@@ -49,6 +49,7 @@ enum { /* flag bits, from the most significant one down */
 };
 
 #define PRICE_FACTOR 100000 /* 1e-4 to 1e-9 */
+#define UNKNOWN      UINT8_MAX
 
 static uint32_t load_le32(const uint8_t *p)
 {
@@ -64,18 +65,13 @@ static int64_t load_le64(const uint8_t *p)
 	return v;
 }
 
-static void count_unknown(struct tw_feed *feed)
-{
-	tw_feed_count(feed, TW_FH_unknown_values, 1);
-}
-
 /* A price of which 0 means none. */
 static int64_t optional_price(struct tw_feed *feed, const uint8_t *p)
 {
 	int64_t raw = load_le64(p);
 	int64_t price = TW_PRICE_NONE;
 	if (raw != 0 && !tw_feed_price(raw, PRICE_FACTOR, &price)) {
-		count_unknown(feed);
+		tw_feed_unknown_value(feed);
 	}
 	return price;
 }
@@ -84,7 +80,7 @@ static int64_t price_of(struct tw_feed *feed, const uint8_t *p)
 {
 	int64_t price;
 	if (!tw_feed_price(load_le64(p), PRICE_FACTOR, &price)) {
-		count_unknown(feed);
+		tw_feed_unknown_value(feed);
 	}
 	return price;
 }
@@ -95,22 +91,13 @@ static struct tw_msg_head stamp(struct tw_feed *feed, const struct tw_venue_msg 
 	return tw_feed_stamp(feed, msg, load_le64(msg->data + AT_TIME), (uint16_t)flags);
 }
 
-/* First sight of a symbol: printable without blanks, then blanks. */
-static struct tw_instrument *first_sight(struct tw_feed *feed, uint64_t key, const uint8_t *bytes)
+/* Not inlined: who looks an instrument up would save registers for it. */
+static __attribute__((cold, noinline)) struct tw_instrument *first_sight(struct tw_feed *feed,
+									 uint64_t key,
+									 const uint8_t *bytes)
 {
-	char symbol[TW_SYMBOL_BYTES] = "";
-	size_t len = SYMBOL_BYTES;
-	while (len > 0 && bytes[len - 1] == ' ') {
-		len--;
-	}
-	for (size_t i = 0; i < len; i++) {
-		if (bytes[i] <= ' ' || bytes[i] > '~') {
-			len = 0;
-			break;
-		}
-		symbol[i] = (char)bytes[i];
-	}
-	if (len == 0) {
+	char symbol[TW_SYMBOL_BYTES];
+	if (!tw_feed_symbol(symbol, bytes, SYMBOL_BYTES)) {
 		tw_feed_count(feed, TW_FH_malformed_messages, 1);
 		return NULL;
 	}
@@ -139,7 +126,7 @@ static void quote_side(struct tw_feed *feed, int64_t raw_price, uint32_t size, i
 	if (raw_price > 0 && size > 0 && tw_feed_price(raw_price, PRICE_FACTOR, price)) {
 		*qty = size;
 	} else if (raw_price != 0 || size != 0) {
-		count_unknown(feed);
+		tw_feed_unknown_value(feed);
 	}
 }
 
@@ -195,9 +182,7 @@ static void trade(struct tw_feed *feed, const struct tw_venue_msg *msg)
 		.aggressor = TW_SIDE_NONE,
 		.venue_conditions = { (char)p[AT_STATE] },
 	};
-	tw_feed_kind(&t.head, TW_MSG_TRADE, sizeof(t));
-	t.head.instrument_id = instrument->id;
-	tw_feed_send(feed, instrument, &t.head);
+	tw_feed_send_as(feed, instrument, TW_MSG_TRADE, &t.head, sizeof(t));
 }
 
 static void trade_break(struct tw_feed *feed, const struct tw_venue_msg *msg)
@@ -215,9 +200,7 @@ static void trade_break(struct tw_feed *feed, const struct tw_venue_msg *msg)
 		.conditions = conditions_of(p[AT_STATE]),
 		.venue_conditions = { (char)p[AT_STATE] },
 	};
-	tw_feed_kind(&c.head, TW_MSG_TRADE_CANCEL, sizeof(c));
-	c.head.instrument_id = instrument->id;
-	tw_feed_send(feed, instrument, &c.head);
+	tw_feed_send_as(feed, instrument, TW_MSG_TRADE_CANCEL, &c.head, sizeof(c));
 }
 
 /* A definition in full; the symbol alone may have been announced before. */
@@ -237,24 +220,21 @@ static void directory(struct tw_feed *feed, const struct tw_venue_msg *msg)
 	def.reference_price = optional_price(feed, p + 22);
 	def.luld_tier = p[30];
 	if (def.luld_tier > 2) {
-		count_unknown(feed);
+		tw_feed_unknown_value(feed);
 		def.luld_tier = 0;
 	}
 	instrument->defined = 1;
 	tw_feed_emit(feed, &def.head, instrument->channels);
 }
 
-/* Blank-padded text to NUL-padded. */
-static void copy_text(char *dst, const uint8_t *src, size_t len_bytes)
-{
-	memcpy(dst, src, len_bytes);
-	for (size_t i = len_bytes; i > 0 && dst[i - 1] == ' '; i--) {
-		dst[i - 1] = '\0';
-	}
-}
-
 static void trading_status(struct tw_feed *feed, const struct tw_venue_msg *msg)
 {
+	static const struct tw_feed_letter statuses[] = {
+		{ 'H', TW_STATUS_HALTED }, /* across all markets */
+		{ 'O', TW_STATUS_PAUSED }, /* released into an order acceptance period */
+		{ 'P', TW_STATUS_PAUSED }, /* paused, and an order acceptance period */
+		{ 'T', TW_STATUS_TRADING }, { 0 },
+	};
 	struct tw_instrument *instrument = instrument_of(feed, msg);
 	if (instrument == NULL) {
 		return;
@@ -264,30 +244,18 @@ static void trading_status(struct tw_feed *feed, const struct tw_venue_msg *msg)
 		.scope = TW_STATUS_SCOPE_MARKET,
 		.venue_status = (char)msg->data[AT_STATE],
 	};
-	switch (msg->data[AT_STATE]) {
-	case 'H': /* halted across all markets */
-		s.status = TW_STATUS_HALTED;
-		break;
-	case 'O': /* released into an order acceptance period */
-	case 'P': /* paused, and an order acceptance period */
-		s.status = TW_STATUS_PAUSED;
-		break;
-	case 'T':
-		s.status = TW_STATUS_TRADING;
-		break;
-	default:
-		s.status = TW_STATUS_UNKNOWN;
-		count_unknown(feed);
-		break;
-	}
-	copy_text(s.reason, msg->data + AT_REST, sizeof(s.reason));
-	tw_feed_kind(&s.head, TW_MSG_TRADING_STATUS, sizeof(s));
-	s.head.instrument_id = instrument->id;
-	tw_feed_send(feed, instrument, &s.head);
+	s.status = tw_feed_meaning(feed, statuses, msg->data[AT_STATE], TW_STATUS_UNKNOWN);
+	tw_feed_unpad(s.reason, msg->data + AT_REST, sizeof(s.reason));
+	tw_feed_send_as(feed, instrument, TW_MSG_TRADING_STATUS, &s.head, sizeof(s));
 }
 
 static void operational_halt(struct tw_feed *feed, const struct tw_venue_msg *msg)
 {
+	static const struct tw_feed_letter statuses[] = {
+		{ 'O', TW_STATUS_HALTED },
+		{ 'N', TW_STATUS_TRADING }, /* not halted here; the market's state is H's */
+		{ 0 },
+	};
 	struct tw_instrument *instrument = instrument_of(feed, msg);
 	if (instrument == NULL) {
 		return;
@@ -297,21 +265,8 @@ static void operational_halt(struct tw_feed *feed, const struct tw_venue_msg *ms
 		.scope = TW_STATUS_SCOPE_VENUE,
 		.venue_status = (char)msg->data[AT_STATE],
 	};
-	switch (msg->data[AT_STATE]) {
-	case 'O':
-		s.status = TW_STATUS_HALTED;
-		break;
-	case 'N': /* not halted here; what the market's state is, H says */
-		s.status = TW_STATUS_TRADING;
-		break;
-	default:
-		s.status = TW_STATUS_UNKNOWN;
-		count_unknown(feed);
-		break;
-	}
-	tw_feed_kind(&s.head, TW_MSG_TRADING_STATUS, sizeof(s));
-	s.head.instrument_id = instrument->id;
-	tw_feed_send(feed, instrument, &s.head);
+	s.status = tw_feed_meaning(feed, statuses, msg->data[AT_STATE], TW_STATUS_UNKNOWN);
+	tw_feed_send_as(feed, instrument, TW_MSG_TRADING_STATUS, &s.head, sizeof(s));
 }
 
 static void short_sale(struct tw_feed *feed, const struct tw_venue_msg *msg)
@@ -335,16 +290,21 @@ static void short_sale(struct tw_feed *feed, const struct tw_venue_msg *msg)
 	bool known =
 		detail == ' ' || detail == 'A' || detail == 'C' || detail == 'D' || detail == 'N';
 	if (state > 1 || !known) {
-		count_unknown(feed);
+		tw_feed_unknown_value(feed);
 	}
-	tw_feed_kind(&s.head, TW_MSG_SHORT_SALE_STATUS, sizeof(s));
-	s.head.instrument_id = instrument->id;
-	tw_feed_send(feed, instrument, &s.head);
+	tw_feed_send_as(feed, instrument, TW_MSG_SHORT_SALE_STATUS, &s.head, sizeof(s));
 }
 
 /* Which sides have hidden interest for retail orders: qty is the set, bit 0 buy and bit 1 sell. */
 static void retail_interest(struct tw_feed *feed, const struct tw_venue_msg *msg)
 {
+	static const struct tw_feed_letter sides[] = {
+		{ ' ', 0 },
+		{ 'A', TW_SIDE_BUY },
+		{ 'B', TW_SIDE_SELL },
+		{ 'C', TW_SIDE_BUY | TW_SIDE_SELL },
+		{ 0 },
+	};
 	struct tw_instrument *instrument = instrument_of(feed, msg);
 	if (instrument == NULL) {
 		return;
@@ -355,30 +315,20 @@ static void retail_interest(struct tw_feed *feed, const struct tw_venue_msg *msg
 		.type = TW_STAT_RETAIL_INTEREST,
 		.venue_type = (char)msg->data[AT_STATE],
 	};
-	switch (msg->data[AT_STATE]) {
-	case ' ':
-		s.qty = 0;
-		break;
-	case 'A':
-		s.qty = TW_SIDE_BUY;
-		break;
-	case 'B':
-		s.qty = TW_SIDE_SELL;
-		break;
-	case 'C':
-		s.qty = TW_SIDE_BUY | TW_SIDE_SELL;
-		break;
-	default:
-		count_unknown(feed);
+	s.qty = tw_feed_meaning(feed, sides, msg->data[AT_STATE], UNKNOWN);
+	if (s.qty == UNKNOWN) {
 		return; /* no interest that could be stated */
 	}
-	tw_feed_kind(&s.head, TW_MSG_STATISTIC, sizeof(s));
-	s.head.instrument_id = instrument->id;
-	tw_feed_send(feed, instrument, &s.head);
+	tw_feed_send_as(feed, instrument, TW_MSG_STATISTIC, &s.head, sizeof(s));
 }
 
 static void official_price(struct tw_feed *feed, const struct tw_venue_msg *msg)
 {
+	static const struct tw_feed_letter types[] = {
+		{ 'Q', TW_STAT_OFFICIAL_OPEN },
+		{ 'M', TW_STAT_OFFICIAL_CLOSE },
+		{ 0 },
+	};
 	struct tw_instrument *instrument = instrument_of(feed, msg);
 	if (instrument == NULL) {
 		return;
@@ -388,20 +338,11 @@ static void official_price(struct tw_feed *feed, const struct tw_venue_msg *msg)
 		.price = optional_price(feed, msg->data + AT_REST),
 		.venue_type = (char)msg->data[AT_STATE],
 	};
-	switch (msg->data[AT_STATE]) {
-	case 'Q':
-		s.type = TW_STAT_OFFICIAL_OPEN;
-		break;
-	case 'M':
-		s.type = TW_STAT_OFFICIAL_CLOSE;
-		break;
-	default:
-		count_unknown(feed);
+	s.type = tw_feed_meaning(feed, types, msg->data[AT_STATE], UNKNOWN);
+	if (s.type == UNKNOWN) {
 		return; /* a price of nobody knows what */
 	}
-	tw_feed_kind(&s.head, TW_MSG_STATISTIC, sizeof(s));
-	s.head.instrument_id = instrument->id;
-	tw_feed_send(feed, instrument, &s.head);
+	tw_feed_send_as(feed, instrument, TW_MSG_STATISTIC, &s.head, sizeof(s));
 }
 
 static uint8_t auction_of(struct tw_feed *feed, uint8_t type)
@@ -418,7 +359,7 @@ static uint8_t auction_of(struct tw_feed *feed, uint8_t type)
 	case 'V':
 		return TW_AUCTION_VOLATILITY;
 	default:
-		count_unknown(feed);
+		tw_feed_unknown_value(feed);
 		return 0;
 	}
 }
@@ -433,7 +374,7 @@ static uint8_t imbalance_side(struct tw_feed *feed, uint8_t side)
 	case 'N':
 		return TW_SIDE_NONE;
 	default:
-		count_unknown(feed);
+		tw_feed_unknown_value(feed);
 		return TW_SIDE_NONE;
 	}
 }
@@ -461,9 +402,7 @@ static void auction(struct tw_feed *feed, const struct tw_venue_msg *msg)
 		.venue_auction = (char)p[AT_STATE],
 	};
 	(void)tw_feed_time(feed, load_le32(p + 44) * INT64_C(1000000000), &a.scheduled_ns);
-	tw_feed_kind(&a.head, TW_MSG_AUCTION_IMBALANCE, sizeof(a));
-	a.head.instrument_id = instrument->id;
-	tw_feed_send(feed, instrument, &a.head);
+	tw_feed_send_as(feed, instrument, TW_MSG_AUCTION_IMBALANCE, &a.head, sizeof(a));
 }
 
 static void send_session_event(struct tw_feed *feed, const struct tw_venue_msg *msg, uint8_t event,
@@ -486,40 +425,36 @@ static void send_session_event(struct tw_feed *feed, const struct tw_venue_msg *
 
 static void system_event(struct tw_feed *feed, const struct tw_venue_msg *msg)
 {
-	static const struct {
-		char venue;
-		uint8_t event;
-	} events[] = {
-		{ 'O', TW_SESSION_BEGIN },       { 'S', TW_SESSION_SYSTEM_START },
-		{ 'R', TW_SESSION_MARKET_OPEN }, { 'M', TW_SESSION_MARKET_CLOSE },
-		{ 'E', TW_SESSION_SYSTEM_END },  { 'C', TW_SESSION_END },
+	static const struct tw_feed_letter events[] = {
+		{ 'O', TW_SESSION_BEGIN },
+		{ 'S', TW_SESSION_SYSTEM_START },
+		{ 'R', TW_SESSION_MARKET_OPEN },
+		{ 'M', TW_SESSION_MARKET_CLOSE },
+		{ 'E', TW_SESSION_SYSTEM_END },
+		{ 'C', TW_SESSION_END },
+		{ 0 },
 	};
-	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
-		if (events[i].venue == (char)msg->data[AT_STATE]) {
-			send_session_event(feed, msg, events[i].event, NULL);
-			return;
-		}
+	uint8_t event = tw_feed_meaning(feed, events, msg->data[AT_STATE], UNKNOWN);
+	if (event != UNKNOWN) {
+		send_session_event(feed, msg, event, NULL);
 	}
-	count_unknown(feed);
 }
 
 /* Opening or closing process of one instrument complete. */
 static void security_event(struct tw_feed *feed, const struct tw_venue_msg *msg)
 {
+	static const struct tw_feed_letter events[] = {
+		{ 'O', TW_SESSION_MARKET_OPEN },
+		{ 'C', TW_SESSION_MARKET_CLOSE },
+		{ 0 },
+	};
 	struct tw_instrument *instrument = instrument_of(feed, msg);
 	if (instrument == NULL) {
 		return;
 	}
-	switch (msg->data[AT_STATE]) {
-	case 'O':
-		send_session_event(feed, msg, TW_SESSION_MARKET_OPEN, instrument);
-		break;
-	case 'C':
-		send_session_event(feed, msg, TW_SESSION_MARKET_CLOSE, instrument);
-		break;
-	default:
-		count_unknown(feed);
-		break;
+	uint8_t event = tw_feed_meaning(feed, events, msg->data[AT_STATE], UNKNOWN);
+	if (event != UNKNOWN) {
+		send_session_event(feed, msg, event, instrument);
 	}
 }
 
