@@ -7,7 +7,9 @@ table; exit status 1 where a mutant that should have been caught was not, or whe
 that hangs is killed with everything that it started, and dies of its own processor time where nobody is left to do so.
 
 usage: tests/sim/mutants.py BUILD_DIR [--seeds N] [--only WORD] [--quick]
-       BUILD_DIR holds lib/libtw-internal.a of any profile without sanitizers
+       tests/sim/mutants.py --check
+       BUILD_DIR holds lib/libtw-internal.a of any profile without sanitizers; --check only says, at once, which
+       mutants no longer apply or apply in more than one place
 """
 import argparse
 import os
@@ -34,7 +36,7 @@ UNIT = [("test_arb", ARB_UNIT, []), ("test_arb_session", ARB_UNIT, []),
         ("test_arb_world", ARB_UNIT, []), ("test_arb_repair", ARB_UNIT, []), ("test_arb_latest", ARB_UNIT, []),
         ("test_repair", REPAIR_UNIT + PROBE, [WRAP]), ("test_repair_trust", REPAIR_UNIT, [])]
 # who judges what the simulation does not run
-OWN_UNIT = {CHANNEL: [("test_publisher_channel", [], [])],
+OWN_UNIT = {CHANNEL: [("test_publisher_channel", [], []), ("test_pub_sends", [], [])],
             LATE: [("test_sub_late", PROBE + ["tests/support/pub_bed.c"], [WRAP])]}
 LIMIT_S = 120
 BOTH, UNIT_ONLY = "both", "unit"
@@ -170,8 +172,7 @@ MUTANTS = [
     ("late: epochs come round", LATE, "memset(late->sets, 0, late->set_count * sizeof(struct set));", "", UNIT_ONLY),
     ("late: the last one counts, not the highest", LATE, "if (!is_later(late, entry, seq)) {", "if (true) {", UNIT_ONLY),
     ("repair: asks before it is due", 4, "if (!gap.due) {", "if (false) {", UNIT_ONLY),
-    ("repair: asks again at once", 4, "note->rounds > 0 && repair->now_ns < note->retry_ns",
-     "false", BOTH),
+    ("repair: asks again at once", 4, "if (repair->now_ns < note->retry_ns) {", "if (false) {", BOTH),
     ("repair: back-off does not grow", 6, "ns *= 2;", "ns += 0 * ns + 1;", UNIT_ONLY),
     ("repair: again before a round trip", 4, "(wait_ns < trip_ns ? trip_ns : wait_ns)", "wait_ns",
      UNIT_ONLY),
@@ -257,9 +258,16 @@ MUTANTS = [
      "tw_bus_reader_session(channel->bus) == channel->broken_session", "false", UNIT_ONLY),
     ("channel: history never comes back", CHANNEL, "tw_history_complete(&channel->history, send->end_pos);", ";", UNIT_ONLY),
     ("channel: history comes back too early", CHANNEL, "if (send->posted > done) {", "if (false) {", UNIT_ONLY),
-    ("channel: more sends than it remembers", CHANNEL, "\tif (sends_full(channel)) {", "\tif (false) {", UNIT_ONLY),
-    ("channel: a new life over the last one's sends", CHANNEL, "|| channel->send_tail != channel->send_head) {",
-     ") {", UNIT_ONLY),
+    ("channel: more sends than it remembers", CHANNEL,
+     "+= channel->send_head - channel->send_tail < TW_PUB_SENDS;", "+= 1;", UNIT_ONLY),
+    ("channel: a new life over the last one's sends", CHANNEL,
+     "if (channel->send_tail != channel->send_head) {\n\t\t/*", "if (false) {\n\t\t/*", UNIT_ONLY),
+    ("channel: a new life does not ask for the last one's sends", CHANNEL, "\t\tpost(channel, &last, 1);\n",
+     "\t\t(void)last;\n", UNIT_ONLY),
+    ("channel: a full history is not said", CHANNEL, "\t\ttw_tx_overtaken(channel->tx, channel->endpoint);\n", "",
+     UNIT_ONLY),
+    ("channel: a line that broke is not let go of", CHANNEL,
+     "\t(void)tw_tx_completed(channel->tx, channel->endpoint);\n\tif", "\tif", UNIT_ONLY),
     ("channel: a life's number comes twice", CHANNEL, "channel->conf.publisher_base | (uint32_t)life",
      "channel->conf.publisher_base | 1u", UNIT_ONLY),
     ("channel: the index is of the last life", CHANNEL, "\ttw_history_index_begin(&channel->index);\n", "", UNIT_ONLY),
@@ -268,7 +276,7 @@ MUTANTS = [
     ("channel: a session that has been left", CHANNEL, "\t\tleave_bus(channel);\n\t\treturn true;\n\tcase TW_BUS_LIVE",
      "\t\treturn false;\n\tcase TW_BUS_LIVE", UNIT_ONLY),
     ("channel: a refusal is noted again", CHANNEL, "!repeated && ", "", UNIT_ONLY),
-    ("channel: looks for a bus in every turn", CHANNEL, "now_ns < channel->look_again_ns ||", "", UNIT_ONLY),
+    ("channel: looks for a bus in every turn", CHANNEL, "if (now_ns < channel->look_again_ns) {", "if (false) {", UNIT_ONLY),
 ]
 
 
@@ -303,13 +311,34 @@ def caught(argv):
         p.wait()
 
 
+def source(which):
+    with open(os.path.join(TOP, PROTOCOL[which]), encoding="ascii") as f:
+        return f.read()
+
+
+def check():
+    bad = 0
+    for name, which, old, _, _ in MUTANTS:
+        places = source(which).count(old)
+        if places != 1:
+            print(f"{name:46} applies in {places} places of {PROTOCOL[which]}")
+            bad += 1
+    print(f"mutants: {len(MUTANTS)}, {bad} of which do not apply in one place")
+    return 1 if bad else 0
+
+
 def main():
     ap = argparse.ArgumentParser()
-    ap.add_argument("build")
+    ap.add_argument("build", nargs="?")
+    ap.add_argument("--check", action="store_true", help="only whether each applies, in one place")
     ap.add_argument("--seeds", type=int, default=6000)
     ap.add_argument("--only", default="", help="mutants whose name has this in it")
     ap.add_argument("--quick", action="store_true", help="runs the simulation only where it must catch the mutant")
     opt = ap.parse_args()
+    if opt.check:
+        return check()
+    if opt.build is None:
+        ap.error("BUILD_DIR is missing")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     archive = os.path.join(opt.build, "lib", "libtw-internal.a")
     cc = [os.environ.get("CC", "gcc"), "-std=gnu17", "-O2", "-D_GNU_SOURCE", "-I" + os.path.join(TOP, "include"),
@@ -327,8 +356,7 @@ def main():
         for name, which, old, new, expected in [("(none)", 0, "", "", "none")] + MUTANTS:
             if opt.only not in name:
                 continue
-            with open(os.path.join(TOP, PROTOCOL[which]), encoding="ascii") as f:
-                text = f.read()
+            text = source(which)
             if old and old not in text:
                 print(f"{name:46} does not apply")
                 bad += 1

@@ -1,4 +1,7 @@
 /* A publisher's channel over a sender whose sends take time: what it knows to be done, and when. */
+#include <stdio.h>
+#include <unistd.h>
+
 #include "base/clock.h"
 #include "fabric/verbs/ud_ring.h"
 #include "publisher/channel.h"
@@ -14,7 +17,7 @@ struct slow_tx {
 	uint64_t dgram[DEPTH];
 	uint64_t total;
 	bool held;
-	unsigned int overtaken, posts;
+	unsigned int overtaken, posts, asked; /* asked: what is done */
 };
 
 static void slow_post(struct tw_tx *base, uint32_t endpoint, const struct tw_tx_dgram *dgrams,
@@ -34,6 +37,7 @@ static uint64_t slow_completed(struct tw_tx *base, uint32_t endpoint)
 {
 	struct slow_tx *tx = (struct slow_tx *)base;
 	(void)endpoint;
+	tx->asked++;
 	if (!tx->held) {
 		(void)tw_ud_ring_complete(&tx->ring, tx->ring.signalled);
 	}
@@ -175,5 +179,23 @@ Test(pub_sends, a_new_life_waits_for_the_sends_of_the_old_one, .timeout = 60)
 	cr_assert_eq(channel.send_head, channel.send_tail);
 	publish_one();
 	cr_assert_eq(channel.pack.next_msg_seq, 2);
+	down();
+}
+
+/* The hot thread's call is where a line that broke is let go of, also where nothing was ever sent. */
+Test(pub_sends, a_channel_without_a_bus_lets_its_sender_work, .timeout = 60)
+{
+	char path[300];
+	up(4u << 20);
+	tw_bus_writer_close(bus.writer);
+	bus.writer = NULL;
+	(void)snprintf(path, sizeof(path), "%s/bus-%u", bus.dir.path, CHANNEL);
+	cr_assert_eq(unlink(path), 0);
+	for (unsigned int i = 0; i < 100; i++) {
+		(void)turn();
+	}
+	cr_assert_eq(channel.state_now, TW_PUB_WAITING);
+	cr_assert_eq(tx.posts, 0);
+	cr_assert_geq(tx.asked, 5, "as often as it looks for its bus, every 10 ms: %u", tx.asked);
 	down();
 }
