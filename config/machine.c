@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include "base/fail.h"
+#include "base/text.h"
 #include "config/schema.h"
 
 /* Whether anything of this machine is called `name`, and a list of what is there for the error. */
@@ -67,11 +68,10 @@ static int resolve_line(const struct tw_site *site, const struct tw_site_host *h
 	}
 	if (own != 0 && own != address) {
 		return tw_fail(err, TW_ECONFIG,
-			       "%s: hosts.%s.addresses.%c: found %u.%u.%u.%u, but interface %s "
-			       "has %u.%u.%u.%u",
-			       site->path, host->name, 'a' + (int)line, own >> 24, own >> 16 & 255,
-			       own >> 8 & 255, own & 255, name, address >> 24, address >> 16 & 255,
-			       address >> 8 & 255, address & 255);
+			       "%s: hosts.%s.addresses.%c: found " TW_IPV4_FMT ", but interface %s "
+			       "has " TW_IPV4_FMT,
+			       site->path, host->name, 'a' + (int)line, TW_IPV4_ARGS(own), name,
+			       TW_IPV4_ARGS(address));
 	}
 	*out = (struct tw_fabric_line){ .address = address };
 	memcpy(out->interface, name, strlen(name) + 1u);

@@ -7,6 +7,7 @@
 #include "base/app.h"
 #include "base/fail.h"
 #include "base/options.h"
+#include "base/text.h"
 #include "config/schema.h"
 
 static const char usage[] =
@@ -30,8 +31,8 @@ static void print_channels(const struct tw_site *site)
 			uint32_t g = ch->groups[line];
 			char mac[18];
 			tw_group_mac(g, mac);
-			(void)printf(", %c %u.%u.%u.%u (%s)", 'a' + (int)line, g >> 24,
-				     g >> 16 & 255u, g >> 8 & 255u, g & 255u, mac);
+			(void)printf(", %c " TW_IPV4_FMT " (%s)", 'a' + (int)line, TW_IPV4_ARGS(g),
+				     mac);
 		}
 		(void)printf("\n");
 	}

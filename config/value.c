@@ -401,8 +401,7 @@ static void endpoint_print(uint64_t endpoint, FILE *out)
 {
 	uint32_t v = tw_endpoint_address(endpoint);
 	if (v != 0) {
-		(void)fprintf(out, "%u.%u.%u.%u:%u", v >> 24, v >> 16 & 255u, v >> 8 & 255u,
-			      v & 255u, tw_endpoint_port(endpoint));
+		(void)fprintf(out, TW_IPV4_FMT ":%u", TW_IPV4_ARGS(v), tw_endpoint_port(endpoint));
 	}
 }
 
@@ -443,8 +442,7 @@ static void list_print(const struct tw_key *key, const struct tw_site *site, con
 static void address_print(uint32_t address, FILE *out)
 {
 	if (address != 0) {
-		(void)fprintf(out, "%u.%u.%u.%u", address >> 24, address >> 16 & 255u,
-			      address >> 8 & 255u, address & 255u);
+		(void)fprintf(out, TW_IPV4_FMT, TW_IPV4_ARGS(address));
 	}
 }
 

@@ -9,6 +9,7 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/rundir.h"
+#include "base/text.h"
 #include "feedhandler/registry.h"
 #include "wire/format.h"
 
@@ -256,10 +257,9 @@ static void log_input(const struct tw_feedhandler *fh)
 	for (uint32_t l = 0; l < fh->input->lines; l++) {
 		uint32_t group = tw_endpoint_address(conf->multicast[l]);
 		tw_log(TW_LOG_INFO,
-		       "reading line %c: %u.%u.%u.%u:%u, receive buffer of %" PRIu32
+		       "reading line %c: " TW_IPV4_FMT ":%u, receive buffer of %" PRIu32
 		       " bytes; receive times: the kernel's (SO_TIMESTAMPNS)",
-		       'a' + (int)l, group >> 24, group >> 16 & 255u, group >> 8 & 255u,
-		       group & 255u, tw_endpoint_port(conf->multicast[l]),
+		       'a' + (int)l, TW_IPV4_ARGS(group), tw_endpoint_port(conf->multicast[l]),
 		       fh->input->line[l].receive_buffer_bytes);
 	}
 }

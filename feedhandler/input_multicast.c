@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "feedhandler/input.h"
 #include "feedhandler/venue_arb.h"
 
@@ -33,10 +34,8 @@
 #define JOIN_SILENT_NS 3000000000ull /* the first one of a join that the kernel took */
 #define JOIN_MAX_NS    24000000000ull
 #define SILENT_NS      2000000000ull /* of one that was heard: its membership is looked at */
-#define GROUP_FMT      "%u.%u.%u.%u:%u"
-#define GROUP_ARGS(at)                                                                            \
-	(at)->group >> 24, (at)->group >> 16 & 255u, (at)->group >> 8 & 255u, (at)->group & 255u, \
-		(at)->port
+#define GROUP_FMT      TW_IPV4_FMT ":%u"
+#define GROUP_ARGS(at) TW_IPV4_ARGS((at)->group), (at)->port
 
 _Static_assert(CMSG_SPACE(sizeof(struct timespec)) + CMSG_SPACE(sizeof(uint32_t)) <= CONTROL_BYTES,
 	       "control");

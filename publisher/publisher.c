@@ -8,11 +8,10 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/rundir.h"
+#include "base/text.h"
 
-#define PROGRAM      "tw-publisher"
-#define LINE_BYTES   256
-#define IPV4_FMT     "%u.%u.%u.%u"
-#define IPV4_ARGS(a) (a) >> 24, (a) >> 16 & 255u, (a) >> 8 & 255u, (a)&255u
+#define PROGRAM    "tw-publisher"
+#define LINE_BYTES 256
 
 struct tw_pub_logged {
 	enum tw_pub_state state;
@@ -237,10 +236,10 @@ static void describe_repair(const struct tw_publisher *pub, char text[LINE_BYTES
 	if (ways[TW_PUB_REPAIR_RC].server != NULL) {
 		rc_text = conf->repair_one_sided ? " and RC, one-sided" : " and RC, served";
 	}
-	(void)snprintf(text, LINE_BYTES, "repair: TCP%s at " IPV4_FMT ":%u, up to %u subscribers%s",
-		       rc_text, IPV4_ARGS(pub->host->address),
-		       tw_read_server_port(ways[TW_PUB_REPAIR_TCP].server), conf->repair_clients,
-		       rate);
+	(void)snprintf(
+		text, LINE_BYTES, "repair: TCP%s at " TW_IPV4_FMT ":%u, up to %u subscribers%s",
+		rc_text, TW_IPV4_ARGS(pub->host->address),
+		tw_read_server_port(ways[TW_PUB_REPAIR_TCP].server), conf->repair_clients, rate);
 }
 
 void tw_publisher_describe(const struct tw_publisher *pub, void (*line)(const char *text))
@@ -252,8 +251,8 @@ void tw_publisher_describe(const struct tw_publisher *pub, void (*line)(const ch
 		const struct tw_fabric_line *at = &pub->host->resolved[l];
 		if (at->address != 0) {
 			const char *device = tw_tx_describe(pub->tx, l);
-			snprintf(text, sizeof(text), "line %c: %s " IPV4_FMT "%s%s", 'a' + (int)l,
-				 at->interface, IPV4_ARGS(at->address),
+			snprintf(text, sizeof(text), "line %c: %s " TW_IPV4_FMT "%s%s",
+				 'a' + (int)l, at->interface, TW_IPV4_ARGS(at->address),
 				 device[0] != '\0' ? ": " : "", device);
 			line(text);
 		}
@@ -277,8 +276,8 @@ void tw_publisher_describe(const struct tw_publisher *pub, void (*line)(const ch
 		int len = snprintf(text, sizeof(text), "channel %u (%s):", c->id, c->name);
 		for (unsigned int l = 0; l < c->lines && len > 0 && len < LINE_BYTES; l++) {
 			len += snprintf(text + len, sizeof(text) - (size_t)len,
-					" line %c " IPV4_FMT, 'a' + (int)l,
-					IPV4_ARGS(c->groups[l]));
+					" line %c " TW_IPV4_FMT, 'a' + (int)l,
+					TW_IPV4_ARGS(c->groups[l]));
 		}
 		line(text);
 	}

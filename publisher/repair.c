@@ -5,6 +5,7 @@
 
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "protocol/history_read.h"
 
 #define IDLE_TIMEOUT_NS 5000000000ull  /* a login, the rest of a head, a reply taken */
@@ -131,9 +132,8 @@ static void log_client(const struct tw_read_client_info *info, enum tw_pub_repai
 		return;
 	}
 	*logged = now;
-	tw_log(TW_LOG_INFO, "repair: %s (%s %u.%u.%u.%u:%u) %s; %u now", info->name,
-	       tw_pub_repair_way_name(way), info->addr >> 24, info->addr >> 16 & 255u,
-	       info->addr >> 8 & 255u, info->addr & 255u, info->port,
+	tw_log(TW_LOG_INFO, "repair: %s (%s " TW_IPV4_FMT ":%u) %s; %u now", info->name,
+	       tw_pub_repair_way_name(way), TW_IPV4_ARGS(info->addr), info->port,
 	       info->connected ? "has logged in" : "has gone", clients);
 }
 

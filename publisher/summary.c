@@ -1,6 +1,7 @@
 /* The publisher's summary: one JSON object. */
 #include <inttypes.h>
 
+#include "base/text.h"
 #include "publisher/publisher.h"
 #include "wire/format.h"
 
@@ -82,8 +83,7 @@ static void put_client(FILE *out, const struct tw_pub_repair_service *repair, ui
 	tw_read_server_client(repair->server, client, &info);
 	fputs("{\"name\":", out);
 	tw_format_json_text(out, info.name);
-	fprintf(out, ",\"address\":\"%u.%u.%u.%u\"", info.addr >> 24, info.addr >> 16 & 255u,
-		info.addr >> 8 & 255u, info.addr & 255u);
+	fprintf(out, ",\"address\":\"" TW_IPV4_FMT "\"", TW_IPV4_ARGS(info.addr));
 	put_counter(out, "logins", c, TW_READ_CLIENT_logins);
 	put_counter(out, "reads", c, TW_READ_CLIENT_reads);
 	put_counter(out, "replies", c, TW_READ_CLIENT_replies);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "base/text.h"
 #include "subscriber/sub_internal.h"
 
 #define LOOPBACK 0x7f000001u
@@ -145,9 +146,8 @@ static void describe_repair(struct tw_sub_plan *plan)
 	for (uint32_t i = 0; i < site->subscriber.repair_count && len < size; i++) {
 		const struct tw_site_publisher *p = &site->publishers[site->subscriber.repair[i]];
 		uint32_t address = site->hosts[p->host].address;
-		int n = snprintf(plan->repair_text + len, size - len, "%s%s at %u.%u.%u.%u:%u",
-				 i == 0 ? "by " : ", ", p->name, address >> 24,
-				 address >> 16 & 255u, address >> 8 & 255u, address & 255u,
+		int n = snprintf(plan->repair_text + len, size - len, "%s%s at " TW_IPV4_FMT ":%u",
+				 i == 0 ? "by " : ", ", p->name, TW_IPV4_ARGS(address),
 				 p->repair_port);
 		len += n > 0 ? (size_t)n : 0;
 	}

@@ -12,17 +12,16 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/slab.h"
+#include "base/text.h"
 #include "tidewire/wire.h"
 #include "tools/fabric_tool.h"
 
-#define PROBE_MAGIC  0x42505754u /* "TWPB" */
-#define END_COUNT    20u
-#define END_NS       50000000u
-#define SETTLE_NS    1000000000ull /* after the first end on any line */
-#define SILENCE_NS   10000000000ull
-#define IPV4_FMT     "%u.%u.%u.%u"
-#define IPV4_ARGS(a) (a) >> 24, (a) >> 16 & 255u, (a) >> 8 & 255u, (a)&255u
-#define TOTAL_MAX    100000000u
+#define PROBE_MAGIC 0x42505754u /* "TWPB" */
+#define END_COUNT   20u
+#define END_NS      50000000u
+#define SETTLE_NS   1000000000ull /* after the first end on any line */
+#define SILENCE_NS  10000000000ull
+#define TOTAL_MAX   100000000u
 
 struct probe {
 	uint32_t magic, ends;
@@ -63,9 +62,9 @@ static int send_summary(const struct tw_probe_conf *conf, struct tw_error *err)
 		}
 		const uint64_t skipped = tx_values[l][TW_PUB_LINE_skipped];
 		const uint64_t errors = tx_values[l][TW_PUB_LINE_errors];
-		printf("line %c: " IPV4_FMT ": %" PRIu64 " sent, %" PRIu64 " skipped, %" PRIu64
+		printf("line %c: " TW_IPV4_FMT ": %" PRIu64 " sent, %" PRIu64 " skipped, %" PRIu64
 		       " errors\n",
-		       'a' + (int)l, IPV4_ARGS(conf->groups[l]),
+		       'a' + (int)l, TW_IPV4_ARGS(conf->groups[l]),
 		       (uint64_t)tx_values[l][TW_PUB_LINE_datagrams], skipped, errors);
 		if (skipped + errors > 0 && rc == TW_OK) {
 			rc = tw_fail(err, TW_ETIMEOUT, "line %c did not take everything",
@@ -244,17 +243,17 @@ static int receive_summary(const struct run *run, const struct tw_probe_conf *co
 		if (conf->groups[l] == 0) {
 			continue;
 		}
-		printf(conf->json ? "%s{\"line\":\"%c\",\"group\":\"" IPV4_FMT
-				    "\",\"from\":\"" IPV4_FMT "\",\"sent\":%" PRIu64
+		printf(conf->json ? "%s{\"line\":\"%c\",\"group\":\"" TW_IPV4_FMT
+				    "\",\"from\":\"" TW_IPV4_FMT "\",\"sent\":%" PRIu64
 				    ",\"received\":%" PRIu64 ",\"lost\":%" PRIu64
 				    ",\"repeated\":%" PRIu64 ",\"reordered\":%" PRIu64
 				    ",\"other\":%" PRIu64 "}"
-				  : "%sline %c: " IPV4_FMT " from " IPV4_FMT ": %" PRIu64
+				  : "%sline %c: " TW_IPV4_FMT " from " TW_IPV4_FMT ": %" PRIu64
 				    " sent, %" PRIu64 " received, %" PRIu64 " lost, %" PRIu64
 				    " repeated, %" PRIu64 " reordered; %" PRIu64
 				    " other datagrams\n",
-		       conf->json ? comma : "", 'a' + (int)l, IPV4_ARGS(conf->groups[l]),
-		       IPV4_ARGS(seen->source), run->total, seen->received, lost, seen->repeated,
+		       conf->json ? comma : "", 'a' + (int)l, TW_IPV4_ARGS(conf->groups[l]),
+		       TW_IPV4_ARGS(seen->source), run->total, seen->received, lost, seen->repeated,
 		       seen->reordered, seen->other);
 		comma = ",";
 		if (!run->any || seen->received == 0) {

@@ -20,6 +20,8 @@
 
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/text.h"
+#include "wire/format.h"
 
 #define STOP_GRACE_NS 5000000000ull
 
@@ -55,22 +57,6 @@ int tw_launch_init(struct tw_launch *launch, struct tw_error *err)
 }
 
 /* A double-quoted YAML scalar: file names may hold anything. */
-static void write_quoted(FILE *out, const char *text)
-{
-	fputc('"', out);
-	for (const unsigned char *p = (const unsigned char *)text; *p != '\0'; p++) {
-		if (*p == '"' || *p == '\\') {
-			fputc('\\', out);
-			fputc(*p, out);
-		} else if (*p < 0x20) {
-			fprintf(out, "\\x%02X", *p);
-		} else {
-			fputc(*p, out);
-		}
-	}
-	fputc('"', out);
-}
-
 static void write_pct(FILE *out, const char *key, const char *pct, bool *first)
 {
 	if (pct != NULL) {
@@ -146,7 +132,7 @@ int tw_launch_write_site(struct tw_launch *launch, const struct tw_launch_site *
 	}
 	fprintf(out, "# written by a launcher; gone when it leaves\n");
 	fprintf(out, "site: run-%d\nenvironment: test\nrun_dir: ", (int)getpid());
-	write_quoted(out, launch->run_dir);
+	tw_format_json_text(out, launch->run_dir);
 	fprintf(out, "\nfabric: { transport: udp }\n");
 	fprintf(out, "hosts:\n  local: { address: 127.0.0.1, lines: { a: lo, b: lo } }\n");
 	const char *mic = mic_of(site->protocol);
@@ -154,8 +140,7 @@ int tw_launch_write_site(struct tw_launch *launch, const struct tw_launch_site *
 	fprintf(out, "channels:\n  - { id: 1, name: run, depth: %s, groups: { a: ", site->depth);
 	for (uint32_t line = 0; line < 2; line++) {
 		uint32_t g = group | line;
-		fprintf(out, "%s%u.%u.%u.%u", line == 0 ? "" : ", b: ", g >> 24, (g >> 16) & 255,
-			(g >> 8) & 255, g & 255);
+		fprintf(out, "%s" TW_IPV4_FMT, line == 0 ? "" : ", b: ", TW_IPV4_ARGS(g));
 	}
 	fprintf(out, " } }\n");
 	fprintf(out,
@@ -168,7 +153,7 @@ int tw_launch_write_site(struct tw_launch *launch, const struct tw_launch_site *
 		site->restamp ? "true" : "false");
 	for (uint32_t i = 0; i < site->file_count; i++) {
 		fprintf(out, "        - ");
-		write_quoted(out, site->files[i]);
+		tw_format_json_text(out, site->files[i]);
 		fputc('\n', out);
 	}
 	fprintf(out,

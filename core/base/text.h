@@ -29,6 +29,10 @@ int tw_text_find(const char *set, const char *text);
 /* "a|b|c" as "a, b or c", cut to `size`. */
 void tw_text_or(const char *set, char *out, size_t size);
 
+/* An address in host order, in a format and its arguments. */
+#define TW_IPV4_FMT     "%u.%u.%u.%u"
+#define TW_IPV4_ARGS(a) (a) >> 24, (a) >> 16 & 255u, (a) >> 8 & 255u, (a)&255u
+
 /* "10.0.0.9:17000", in host order; both are set, or neither. */
 bool tw_text_endpoint(const char *text, uint32_t *address, uint16_t *port);
 

@@ -5,10 +5,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/text.h"
 #include "tidewire/error.h"
 
-#define TW_TCP_FMT        "%u.%u.%u.%u:%u"
-#define TW_TCP_ARGS(a, p) (a) >> 24, (a) >> 16 & 255u, (a) >> 8 & 255u, (a)&255u, (p)
+#define TW_TCP_FMT        TW_IPV4_FMT ":%u"
+#define TW_TCP_ARGS(a, p) TW_IPV4_ARGS(a), (p)
 
 /* A non-blocking stream socket, close-on-exec; -1 with errno. */
 int tw_tcp_socket(void);

@@ -7,10 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/text.h"
 #include "fabric/fabric.h"
-
-#define TW_IPV4_FMT     "%u.%u.%u.%u"
-#define TW_IPV4_ARGS(a) (a) >> 24, (a) >> 16 & 255u, (a) >> 8 & 255u, (a)&255u
 
 struct tw_udp_if {        /* the interface of a line */
 	uint32_t address; /* host order */
