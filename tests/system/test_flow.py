@@ -69,6 +69,14 @@ class Flow(unittest.TestCase):
 
 @unittest.skipUnless(TOPS16, "needs ../shared/data/iex/TOPS16.pcapng.gz or TW_DATA")
 class RealCapture(Flow):
+    def test_a_file_may_have_any_name(self):
+        with tempfile.TemporaryDirectory() as d:
+            path = tw.generate(os.path.join(d, "b\u00f6rse \"x\" \\n #1: {a}\u20ac.pcap"), messages=2000)
+            status, messages, summary, err = tw_run(path)
+            self.assertEqual(status, 0, err)
+            self.assertGreaterEqual(len(messages), 2000)
+            self.assertEqual(summary["messages"], len(messages))
+
     def test_every_field_equals_the_independent_decode(self):
         status, messages, summary, log = tw_run(TOPS16)
         self.assertEqual(status, 0, log)
