@@ -112,20 +112,30 @@ bool tw_repair_next_dgram(struct tw_repair *repair, struct tw_dgram *out)
 
 /* --- judging --------------------------------------------------------------------------------- */
 
+/* Walks the gaps of a read: the note of the one behind `id` (TW_ARB_NO_GAP: the first), or NULL. */
+static struct tw_arb_note *next_gap(struct tw_repair *repair, const struct tw_repair_slot *read,
+				    uint32_t *id)
+{
+	struct tw_arb *arb = repair->arb;
+	struct tw_arb_gap gap;
+
+	*id = *id == TW_ARB_NO_GAP ? tw_arb_gap_from(arb, read->first_seq, read->end_seq)
+				   : tw_arb_gap_after(arb, *id);
+	if (*id == TW_ARB_NO_GAP) {
+		return NULL;
+	}
+	tw_arb_gap(arb, *id, repair->now_ns, &gap);
+	return tw_seq_before(gap.first_seq, read->end_seq) ? tw_arb_gap_note(arb, *id) : NULL;
+}
+
 /* Its place has not brought what it should have: from now on by number, in so manieth a round. */
 static void ask_by_seq(struct tw_repair *repair, const struct tw_repair_slot *read,
 		       uint8_t min_rounds)
 {
-	struct tw_arb *arb = repair->arb;
+	uint32_t id = TW_ARB_NO_GAP;
+	struct tw_arb_note *note;
 
-	for (uint32_t id = tw_arb_gap_from(arb, read->first_seq, read->end_seq);
-	     id != TW_ARB_NO_GAP; id = tw_arb_gap_after(arb, id)) {
-		struct tw_arb_note *note = tw_arb_gap_note(arb, id);
-		struct tw_arb_gap gap;
-		tw_arb_gap(arb, id, repair->now_ns, &gap);
-		if (!tw_seq_before(gap.first_seq, read->end_seq)) {
-			break;
-		}
+	while ((note = next_gap(repair, read, &id)) != NULL) {
 		if (note->rounds < min_rounds) {
 			continue;
 		}
@@ -139,16 +149,10 @@ static void ask_by_seq(struct tw_repair *repair, const struct tw_repair_slot *re
 /* It was no attempt: what is missing of it may be asked for as if it had not been, after a pause. */
 static void was_no_attempt(struct tw_repair *repair, const struct tw_repair_slot *read)
 {
-	struct tw_arb *arb = repair->arb;
+	uint32_t id = TW_ARB_NO_GAP;
+	struct tw_arb_note *note;
 
-	for (uint32_t id = tw_arb_gap_from(arb, read->first_seq, read->end_seq);
-	     id != TW_ARB_NO_GAP; id = tw_arb_gap_after(arb, id)) {
-		struct tw_arb_note *note = tw_arb_gap_note(arb, id);
-		struct tw_arb_gap gap;
-		tw_arb_gap(arb, id, repair->now_ns, &gap);
-		if (!tw_seq_before(gap.first_seq, read->end_seq)) {
-			break;
-		}
+	while ((note = next_gap(repair, read, &id)) != NULL) {
 		if (note->rounds == 0) {
 			continue;
 		}
