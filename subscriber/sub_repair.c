@@ -25,6 +25,7 @@
 #define JOIN_UNITS         64u  /* gaps less than 4 KiB apart are one read */
 #define CONNECT_TIMEOUT_NS 1000000000u
 #define REPLY_TIMEOUT_NS   500000000u /* at least: a busy host is not a dead server */
+#define GATHER_NS          TW_SUB_REPLY_NS /* longest that a read is held back where many are asked for */
 #define ASKS               8u
 #define PRIORITY_MAX       6u /* more needs CAP_NET_ADMIN: socket(7), SO_PRIORITY */
 
@@ -151,6 +152,7 @@ int tw_sub_repair_open(struct tw_sub *sub, struct tw_error *err)
 		.retry_min_ns = (uint64_t)conf->retry_min_ms * 1000000u,
 		.retry_max_ns = (uint64_t)conf->retry_max_ms * 1000000u,
 		.idle_timeout_ns = reply_ns > REPLY_TIMEOUT_NS ? reply_ns : REPLY_TIMEOUT_NS,
+		.gather_ns = GATHER_NS,
 		.tos = (uint8_t)(qos->dscp << 2),
 		.priority = (uint8_t)(qos->priority < PRIORITY_MAX ? qos->priority : PRIORITY_MAX),
 		.cpu = -1,

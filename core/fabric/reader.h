@@ -4,8 +4,8 @@
  * Client     tw_reader: posts reads to a list of servers, polls what ended.  Connecting, login and back-off
  *            happen on the reader's own thread.
  *            TCP: so does every socket call; post and poll are two single-producer single-consumer
- *            rings.  Poll never enters the kernel.  Post does for one write(2) to an eventfd, and only
- *            where the reader's thread was asleep: the first read after a pause, not each of a burst.
+ *            rings.  They enter the kernel for one write(2) to an eventfd: at once for the first read after
+ *            a pause, not for each of a burst: those that follow go out together (gather_ns).
  *            RC: post and poll talk to the device themselves; the kernel is entered for one write(2)
  *            where a connection has broken.
  * Server     tw_read_server: a thread of the publisher that answers reads from history logs, obeying
@@ -84,7 +84,10 @@ struct tw_reader_conf {
 	uint32_t small_slots;
 	/* back-off after a failure: doubles from min to max, begins anew with the first good reply */
 	uint64_t connect_timeout_ns, retry_min_ns, retry_max_ns;
-	uint64_t idle_timeout_ns;           /* from one whole reply to the next while one is owed */
+	uint64_t idle_timeout_ns; /* from one whole reply to the next while one is owed */
+	/* TCP: the longest that a read is held back after one before it, to go out with all that are.  0: none
+	 * is.  Else whoever posts has to poll: that is what sends them */
+	uint64_t gather_ns;
 	uint8_t tos;                        /* IP_TOS of the repair class */
 	uint8_t priority;                   /* SO_PRIORITY, 0 to 6 */
 	int cpu;                            /* -1: not pinned */

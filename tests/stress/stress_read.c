@@ -233,6 +233,7 @@ static void tcp_open(struct tcp *tcp)
 					 .retry_min_ns = 1000000,
 					 .retry_max_ns = 1000000,
 					 .idle_timeout_ns = 60000000000ull,
+					 .gather_ns = 100000,
 					 .cpu = -1 };
 	if (tw_tcp_reader_open(&tcp->reader, &reader, &err) < 0) {
 		die("reader", &err);

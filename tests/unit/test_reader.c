@@ -3,9 +3,11 @@
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "fabric/tcp/reader_conn.h"
 #include "tests/support/tcp_bed.h"
 
 static struct tcp_bed bed;
@@ -479,6 +481,75 @@ Test(reader, a_server_that_sits_on_its_reads_leaves_a_slot_for_each_other, .time
 	fake_drop(&other);
 	close(silent.listen_fd);
 	close(other.listen_fd);
+	tcp_bed_close(&bed);
+}
+
+static void gathers_for_an_hour(struct tw_reader_conf *conf)
+{
+	conf->idle_timeout_ns = conf->gather_ns = 3600 * 1000 * TCP_MS;
+}
+
+static void gathers_for_a_moment(struct tw_reader_conf *conf)
+{
+	conf->idle_timeout_ns = 3600 * 1000 * TCP_MS;
+	conf->gather_ns = 8 * TCP_MS;
+}
+
+static bool has_come(const struct fake *fake)
+{
+	uint8_t byte;
+	return recv(fake->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
+Test(reader, a_lone_read_goes_at_once_and_those_close_behind_it_wait, .timeout = 60)
+{
+	cr_assert(tcp_bed_open(&bed));
+	struct fake fake = fake_open();
+	struct tw_reader *reader = open_reader(&fake.port, 1, gathers_for_an_hour);
+	struct tw_tcp_reader *inside = (void *)reader;
+	fake_accept(&fake, true);
+	wait_up(reader, 1);
+	for (uint64_t id = 0; id < 3; id++) {
+		struct tw_read read = range(0, id, id, id + 4);
+		struct tw_read_done done;
+		cr_assert(tw_reader_post(reader, &read));
+		cr_assert_eq(inside->gathered, id != 0);
+		if (id == 0) {
+			cr_assert_eq(fake_take(&fake).id, 0);
+		}
+		cr_assert_not(tw_reader_poll(reader, &done));
+		cr_assert_not(has_come(&fake));
+	}
+	cr_assert_eq(inside->pause_ns, inside->conf.gather_ns / 8);
+	tw_reader_close(reader);
+	fake_drop(&fake);
+	close(fake.listen_fd);
+	tcp_bed_close(&bed);
+}
+
+Test(reader, what_waits_goes_out_together_when_the_pause_is_over, .timeout = 60)
+{
+	cr_assert(tcp_bed_open(&bed));
+	struct fake fake = fake_open();
+	struct tw_reader *reader = open_reader(&fake.port, 1, gathers_for_a_moment);
+	const struct tw_tcp_reader *inside = (void *)reader;
+	struct tw_read_done done;
+	uint64_t id = 0;
+	fake_accept(&fake, true);
+	wait_up(reader, 1);
+	for (unsigned int round = 0; round < 4; round++) { /* nothing is ever answered */
+		for (uint64_t end = id + 2; id < end; id++) {
+			struct tw_read read = range(0, id, id, id + 4);
+			cr_assert(tw_reader_post(reader, &read));
+		}
+		TCP_WAIT(!tw_reader_poll(reader, &done) && !inside->gathered);
+		cr_assert_leq(inside->pause_ns, 8 * TCP_MS);
+		cr_assert_eq(fake_take(&fake).id, id - 2);
+		cr_assert_eq(fake_take(&fake).id, id - 1);
+	}
+	tw_reader_close(reader);
+	fake_drop(&fake);
+	close(fake.listen_fd);
 	tcp_bed_close(&bed);
 }
 

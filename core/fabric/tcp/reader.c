@@ -2,10 +2,12 @@
  *
  * Threads   the hot thread owns the list of free slots; a slot belongs to the reader's thread from
  *           post until poll.  Rings carry numbers; what a slot holds is ordered by them (SP1, SP2).
- * Waking    the reader's thread says `asleep` before it looks at the ring for the last time, the hot
- *           thread pushes before it looks at `asleep`: one of them sees the other.
- * Ordering  RD1 pairs with RD2: of the two stores (a post, `asleep`) at least one is seen by who made
- *           the other one.  RD3 pairs with RD4: `stop`; only its value counts. */
+ * Calling   the reader's thread takes posts when it is called: one write(2) to an eventfd, which it cannot
+ *           miss.  Each call costs system calls and a change of threads at both ends, much more than a
+ *           read does; so between two of them is a pause, and what is posted meanwhile goes out with
+ *           the next one, as a NIC moderates its interrupts.  The pause is an eighth of gather_ns after a
+ *           quiet time and doubles up to it while reads keep coming: a lone read goes at once, a few soon.
+ * Ordering  RD3 pairs with RD4: `stop`; only its value counts. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -24,14 +26,26 @@
 
 /* --- hot thread -------------------------------------------------------------------------------- */
 
-static TW_COLD void wake(struct tw_tcp_reader *reader)
+static TW_COLD void wake(const struct tw_tcp_reader *reader)
 {
-	/* relaxed: one of several wakes is enough, and which one does not matter */
-	if (atomic_exchange_explicit(&reader->asleep, false, memory_order_relaxed)) {
-		uint64_t one = 1;
-		ssize_t unused = write(reader->event_fd, &one, sizeof(one));
-		(void)unused; /* it can only say that the thread is woken already */
+	uint64_t one = 1;
+	ssize_t unused = write(reader->event_fd, &one, sizeof(one));
+	(void)unused; /* it can only say that the thread is woken already */
+}
+
+/* Calls the reader's thread, unless it is too early: then the next poll tries again. */
+static void call(struct tw_tcp_reader *reader, uint64_t now_ns)
+{
+	uint64_t since_ns = now_ns - reader->called_ns, longest_ns = reader->conf.gather_ns;
+	reader->gathered = since_ns < reader->pause_ns;
+	if (reader->gathered) {
+		return;
 	}
+	uint64_t pause_ns = since_ns < 2 * longest_ns ? 2 * reader->pause_ns : 0;
+	pause_ns = pause_ns < longest_ns ? pause_ns : longest_ns;
+	reader->pause_ns = pause_ns > longest_ns / 8 ? pause_ns : longest_ns / 8;
+	reader->called_ns = now_ns;
+	wake(reader);
 }
 
 static struct tw_tcp_reader *tcp_of(struct tw_reader *reader)
@@ -47,11 +61,7 @@ static bool post(struct tw_reader *base, const struct tw_read *read)
 		return false;
 	}
 	TW_ASSERT(tw_spsc_push(&reader->posts, &slot));
-	/* RD1: pairs with RD2 */
-	atomic_thread_fence(memory_order_seq_cst);
-	if (atomic_load_explicit(&reader->asleep, memory_order_relaxed)) {
-		wake(reader);
-	}
+	call(reader, reader->slots.slots[slot].posted_ns);
 	return true;
 }
 
@@ -59,6 +69,9 @@ static bool poll_end(struct tw_reader *base, struct tw_read_done *done)
 {
 	struct tw_tcp_reader *reader = tcp_of(base);
 	struct tw_reader_end end;
+	if (reader->gathered) {
+		call(reader, tw_mono_ns());
+	}
 	if (!tw_spsc_pop(&reader->ends, &end)) {
 		return false;
 	}
@@ -95,35 +108,23 @@ static void take_posts(struct tw_tcp_reader *reader, uint64_t now_ns)
 	}
 }
 
-/* Sleeps until something happens; returns the events. */
-static int sleep_until(struct tw_tcp_reader *reader, uint64_t now_ns, uint64_t wake_ns,
-		       struct epoll_event *events)
-{
-	int wait_ms = tw_tcp_wait_ms(now_ns, wake_ns);
-	atomic_store_explicit(&reader->asleep, true, memory_order_relaxed);
-	/* RD2: pairs with RD1 */
-	atomic_thread_fence(memory_order_seq_cst);
-	if (!tw_spsc_empty(&reader->posts) || stopping(reader)) {
-		wait_ms = 0;
-	}
-	int n = epoll_wait(reader->epoll_fd, events, EVENTS, wait_ms);
-	atomic_store_explicit(&reader->asleep, false, memory_order_relaxed);
-	return n;
-}
-
-static void take_events(struct tw_tcp_reader *reader, const struct epoll_event *events, int n,
+/* Whether it was called. */
+static bool take_events(struct tw_tcp_reader *reader, const struct epoll_event *events, int n,
 			uint64_t now_ns)
 {
+	bool called = false;
 	for (int i = 0; i < n; i++) {
 		uint32_t which = events[i].data.u32;
 		if (which == WAKE_EVENT) {
 			uint64_t wakes;
 			ssize_t unused = read(reader->event_fd, &wakes, sizeof(wakes));
 			(void)unused; /* non-blocking: there may be none */
+			called = true;
 			continue;
 		}
 		tw_conn_events(&reader->conns[which], reader, events[i].events, now_ns);
 	}
+	return called;
 }
 
 static void *reader_thread(void *arg)
@@ -131,18 +132,21 @@ static void *reader_thread(void *arg)
 	struct tw_tcp_reader *reader = arg;
 	struct epoll_event events[EVENTS];
 	reader->start_status = tw_cpu_pin(reader->conf.cpu, &reader->start_err);
-	bool failed = reader->start_status < 0;
+	bool failed = reader->start_status < 0, called = false;
 	sem_post(&reader->ready);
 	while (!failed && !stopping(reader)) {
 		uint64_t now_ns = tw_mono_ns();
 		uint64_t wake_ns = UINT64_MAX;
-		take_posts(reader, now_ns);
+		if (called) {
+			take_posts(reader, now_ns);
+		}
 		for (uint32_t i = 0; i < reader->conf.server_count; i++) {
 			uint64_t at_ns = tw_conn_turn(&reader->conns[i], reader, now_ns);
 			wake_ns = at_ns < wake_ns ? at_ns : wake_ns;
 		}
-		int n = sleep_until(reader, now_ns, wake_ns, events);
-		take_events(reader, events, n, tw_mono_ns());
+		int n = epoll_wait(reader->epoll_fd, events, EVENTS,
+				   tw_tcp_wait_ms(now_ns, wake_ns));
+		called = take_events(reader, events, n, tw_mono_ns());
 	}
 	return NULL;
 }
@@ -210,9 +214,7 @@ static void close_reader(struct tw_reader *base)
 	if (reader->started) {
 		/* RD3: pairs with RD4 */
 		atomic_store_explicit(&reader->stop, true, memory_order_release);
-		uint64_t one = 1;
-		ssize_t unused = write(reader->event_fd, &one, sizeof(one));
-		(void)unused;
+		wake(reader);
 		pthread_join(reader->thread, NULL);
 		for (uint32_t i = 0; i < reader->conf.server_count; i++) {
 			tw_conn_close(&reader->conns[i], reader);

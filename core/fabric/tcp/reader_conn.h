@@ -58,12 +58,14 @@ struct tw_tcp_reader {
 	struct tw_reader base;
 	/* hot thread */
 	_Alignas(TW_CACHE_PAIR_BYTES) struct tw_read_slots slots;
+	uint64_t called_ns; /* when the reader's thread was called last, mono */
+	uint64_t pause_ns;  /* from then to the next time, at least */
+	bool gathered;      /* something of `posts` waits for that */
 
 	/* both */
 	struct tw_spsc posts; /* of slot numbers, to the reader's thread */
 	struct tw_spsc ends;  /* of struct tw_reader_end, back */
-	_Alignas(TW_CACHE_PAIR_BYTES) _Atomic bool asleep; /* or about to be */
-	_Atomic bool stop;
+	_Alignas(TW_CACHE_PAIR_BYTES) _Atomic bool stop;
 	_Atomic uint32_t up;
 
 	/* const after open */
