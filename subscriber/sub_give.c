@@ -412,11 +412,14 @@ unsigned int tw_sub_drain(struct tw_sub *sub, struct tw_event *events, unsigned 
 			n += give(sub, events + n, max - n);
 		} else if (UNLIKELY(sub->failing != NULL)) {
 			give_down(sub, events + n++);
+		} else if (UNLIKELY(sub->reply_channel != NULL) && !sub->store_borrowed) {
+			tw_sub_repair_input(sub);
+			if (n == 0) { /* its bytes went out in calls before: the next one may come */
+				tw_sub_repair_release(sub);
+			}
 		} else if (UNLIKELY(sub->repair_due)) {
 			sub->repair_due = false;
 			tw_sub_repair_turn(sub);
-		} else if (UNLIKELY(sub->reply_channel != NULL) && !sub->store_borrowed) {
-			tw_sub_repair_input(sub);
 		} else if (sub->batch_line == NULL || sub->store_borrowed) {
 			break;
 		} else {

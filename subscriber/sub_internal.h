@@ -184,8 +184,10 @@ int tw_sub_repair_counters(struct tw_sub *sub, struct tw_error *err) TW_MUST_USE
 int tw_sub_repair_open(struct tw_sub *sub, struct tw_error *err) TW_MUST_USE;     /* after it */
 /* Hot path.  After a channel with a ladder was pulled: whether it is still repairing. */
 void tw_sub_repair_refresh(struct tw_sub *sub, struct tw_sub_channel *channel);
+/* Gives the reply back if it was walked to its end; nothing of it may be borrowed. */
+void tw_sub_repair_release(struct tw_sub *sub);
 /* At the begin of a poll, while sub->repairing or sub->reply_held: the poll has its turn of repair before it, and
- * the reply is given back if it was walked to its end. */
+ * nothing of the calls before is borrowed any more. */
 void tw_sub_repair_begin(struct tw_sub *sub);
 /* Once in a poll while sub->repairing, with nothing half pulled: begins the next reply or asks. */
 void tw_sub_repair_turn(struct tw_sub *sub);

@@ -4,8 +4,8 @@
  * Turn      only while some channel has an open gap or a read under way: then once in each poll, as soon as
  *           nothing is half pulled and before anything new is taken from the lines, because a gap holds
  *           back everything behind it.  A turn begins one reply, or lets one channel's ladder ask.
- * Borrowing  events of a repaired datagram lie in the reader's slot, which is given back at the next poll
- *           after the reply was walked to its end.
+ * Borrowing  events of a repaired datagram lie in the reader's slot, which is given back when the reply was
+ *           walked to its end, by a poll that has handed out nothing yet: that one's turn comes after it.
  * Threads   the handle's, but for the reader's own behind it. */
 #include <stdio.h>
 #include <string.h>
@@ -267,13 +267,18 @@ void tw_sub_repair_refresh(struct tw_sub *sub, struct tw_sub_channel *channel)
 	}
 }
 
-void tw_sub_repair_begin(struct tw_sub *sub)
+void tw_sub_repair_release(struct tw_sub *sub)
 {
-	sub->repair_due = sub->repairing != 0;
 	if (sub->reply_held && sub->reply_channel == NULL) {
 		tw_reader_release(sub->reader, &sub->reply);
 		sub->reply_held = false;
 	}
+}
+
+void tw_sub_repair_begin(struct tw_sub *sub)
+{
+	sub->repair_due = sub->repairing != 0;
+	tw_sub_repair_release(sub);
 }
 
 void tw_sub_repair_turn(struct tw_sub *sub)
