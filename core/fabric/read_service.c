@@ -12,7 +12,7 @@
 
 #define CLIENTS_MAX      4096u
 #define CHARGE_MIN_BYTES 1024u /* for a search that found nothing */
-#define NICE             5
+#define NICE             5     /* more than the publisher's */
 
 /* Burst of a rate: two whole reads, or what comes due while the thread sleeps (whole milliseconds). */
 static uint64_t burst_bytes(uint64_t bytes_per_s)
@@ -68,7 +68,7 @@ int tw_read_server_stand_back(int cpu, struct tw_error *err)
 	}
 	/* both are wishes: raising a nice value needs no privilege, a limit may still be in the way */
 	(void)sched_setscheduler(0, SCHED_BATCH, &param);
-	(void)setpriority(PRIO_PROCESS, 0, NICE);
+	(void)setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0) + NICE);
 	return TW_OK;
 }
 

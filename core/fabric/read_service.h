@@ -82,8 +82,8 @@ void tw_read_service_revoke(struct tw_read_service *service, uint32_t index);
 /* Server's thread: whether that place was to be revoked; asks once. */
 bool tw_read_service_is_revoked(struct tw_read_service *service, const struct tw_read_party *party);
 
-/* The thread stands back for live data where it has no CPU of its own: a batch thread with a raised nice
- * value. */
+/* The thread stands back for live data where it has no CPU of its own: a batch thread with a nice value above
+ * the one that it has inherited, whatever that is: of a fixed one nobody knows how far back it is. */
 int tw_read_server_stand_back(int cpu, struct tw_error *err) TW_MUST_USE;
 
 #endif

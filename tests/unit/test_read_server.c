@@ -1,11 +1,14 @@
 /* The server of repair over TCP against clients played by the test: whatever one of them does, the others are
  * served, within the rate, and each is counted apart. */
 #include <criterion/criterion.h>
+#include <sched.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "fabric/read_service.h"
 #include "tests/support/tcp_bed.h"
 
 static struct tcp_bed bed;
@@ -365,6 +368,18 @@ Test(read_server, more_knock_than_there_is_room_for, .timeout = 60)
 		close(fds[i]);
 	}
 	tcp_bed_close(&bed);
+}
+
+Test(read_server, its_thread_stands_behind_the_publisher_whatever_that_ones_nice_value_is,
+     .timeout = 60)
+{
+	struct tw_error err;
+	int nice = getpriority(PRIO_PROCESS, 0) + 3;
+	cr_assert_eq(setpriority(PRIO_PROCESS, 0, nice), 0);
+	nice = getpriority(PRIO_PROCESS, 0); /* 19 is the last */
+	cr_assert_eq(tw_read_server_stand_back(-1, &err), TW_OK);
+	cr_assert_eq(getpriority(PRIO_PROCESS, 0), nice + 5 < 19 ? nice + 5 : 19);
+	cr_assert_eq(sched_getscheduler(0), SCHED_BATCH);
 }
 
 Test(read_server, open_says_what_is_wrong, .timeout = 60)
