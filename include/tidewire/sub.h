@@ -13,7 +13,8 @@
  *            tw_sub_channel_at() and tw_sub_mic() may be called from others, between open and close.
  *            One background thread per process keeps the clock, one per handle talks to repair
  *            servers where the site names some, and on `verbs` one per handle hears of events; all
- *            with all signals blocked.
+ *            with all signals blocked, and on the CPUs that the thread may use which opens the
+ *            handle: pin that afterwards, or they share its CPU.
  * Hot path   tw_sub_poll() never allocates, locks or logs; on `verbs` and `shm` it never enters the
  *            kernel, on `udp` it receives from a socket.  Where something is missing and repair goes over
  *            TCP it may wake the repair thread by a write(2).
