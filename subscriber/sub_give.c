@@ -414,7 +414,8 @@ unsigned int tw_sub_drain(struct tw_sub *sub, struct tw_event *events, unsigned 
 			give_down(sub, events + n++);
 		} else if (UNLIKELY(sub->reply_channel != NULL) && !sub->store_borrowed) {
 			tw_sub_repair_input(sub);
-			if (n == 0) { /* its bytes went out in calls before: the next one may come */
+			if (n ==
+			    0) { /* its bytes went out in calls before: the next one may come */
 				tw_sub_repair_release(sub);
 			}
 		} else if (UNLIKELY(sub->repair_due)) {

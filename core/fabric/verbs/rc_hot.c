@@ -1,9 +1,10 @@
 /* The hot thread's half of the RC reader: chains of READs, requests, completions.  See rc_reader.h.
  *
  * Order     each connection has a queue of its reads; they end in its order, whatever completes first.
- * Account   every work request belongs to a read: a leg of a chain ends with its one signalled READ, and the next
- *           is posted then; a request ends with its send and the reply to it.  After the first completion in error nothing is counted any more: the
- *           queue pair is destroyed, and all of that with it.
+ * Account   every work request belongs to a read: a leg of a chain ends with its one signalled READ, and
+ *           the next is posted then; a request ends with its send and the reply to it.  After the first
+ *           completion in error nothing is counted any more: the queue pair is destroyed, and all of that
+ *           with it.
  * Kernel    entered for one write(2) when a connection fails, and by some providers in posting. */
 #include <string.h>
 #include <unistd.h>
