@@ -402,6 +402,25 @@ static void input(struct tw_sub *sub)
 	sub->pulling = line->channel;
 }
 
+/* The next step of repair in a call; false: there is none.  `empty`: the call has handed out nothing yet, so
+ * that a reply which was handed out in calls before makes room for the next one. */
+static TW_COLD bool step_repair(struct tw_sub *sub, bool empty)
+{
+	if (sub->reply_channel != NULL && !sub->store_borrowed) {
+		tw_sub_repair_input(sub);
+		if (empty) {
+			tw_sub_repair_release(sub);
+		}
+		return true;
+	}
+	if (sub->repair_due) {
+		sub->repair_due = false;
+		tw_sub_repair_turn(sub);
+		return true;
+	}
+	return false;
+}
+
 unsigned int tw_sub_drain(struct tw_sub *sub, struct tw_event *events, unsigned int max)
 {
 	unsigned int n = 0;
@@ -412,15 +431,9 @@ unsigned int tw_sub_drain(struct tw_sub *sub, struct tw_event *events, unsigned 
 			n += give(sub, events + n, max - n);
 		} else if (UNLIKELY(sub->failing != NULL)) {
 			give_down(sub, events + n++);
-		} else if (UNLIKELY(sub->reply_channel != NULL) && !sub->store_borrowed) {
-			tw_sub_repair_input(sub);
-			if (n ==
-			    0) { /* its bytes went out in calls before: the next one may come */
-				tw_sub_repair_release(sub);
-			}
-		} else if (UNLIKELY(sub->repair_due)) {
-			sub->repair_due = false;
-			tw_sub_repair_turn(sub);
+		} else if (UNLIKELY(sub->reply_channel != NULL || sub->repair_due) &&
+			   step_repair(sub, n == 0)) {
+			continue;
 		} else if (sub->batch_line == NULL || sub->store_borrowed) {
 			break;
 		} else {
