@@ -404,7 +404,7 @@ static void input(struct tw_sub *sub)
 
 /* The next step of repair in a call; false: there is none.  `empty`: the call has handed out nothing yet, so
  * that a reply which was handed out in calls before makes room for the next one. */
-static TW_COLD bool step_repair(struct tw_sub *sub, bool empty)
+static __attribute__((noinline)) bool step_repair(struct tw_sub *sub, bool empty)
 {
 	if (sub->reply_channel != NULL && !sub->store_borrowed) {
 		tw_sub_repair_input(sub);
