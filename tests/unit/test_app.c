@@ -11,7 +11,7 @@
 #include "base/app.h"
 #include "base/log.h"
 
-TestSuite(app, .timeout = 30);
+TestSuite(app, .timeout = 60);
 
 static struct tw_app app;
 static int report[2], command[2];

@@ -16,7 +16,7 @@ static struct scene *latest(uint32_t store_dgrams, bool repair)
 
 /* --- giving out ------------------------------------------------------------------------------ */
 
-Test(arb_latest, in_order_it_is_as_ever, .timeout = 10)
+Test(arb_latest, in_order_it_is_as_ever, .timeout = 60)
 {
 	struct scene *s = latest(8, false);
 
@@ -29,7 +29,7 @@ Test(arb_latest, in_order_it_is_as_ever, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb_latest, what_is_ahead_of_a_gap_comes_at_once, .timeout = 10)
+Test(arb_latest, what_is_ahead_of_a_gap_comes_at_once, .timeout = 60)
 {
 	struct scene *s = latest(8, false);
 
@@ -47,7 +47,7 @@ Test(arb_latest, what_is_ahead_of_a_gap_comes_at_once, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb_latest, one_datagram_fills_several_gaps, .timeout = 10)
+Test(arb_latest, one_datagram_fills_several_gaps, .timeout = 60)
 {
 	struct scene *s = latest(8, false);
 
@@ -65,7 +65,7 @@ Test(arb_latest, one_datagram_fills_several_gaps, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb_latest, a_gap_fills_from_its_middle_and_its_ends, .timeout = 10)
+Test(arb_latest, a_gap_fills_from_its_middle_and_its_ends, .timeout = 60)
 {
 	struct scene *s = latest(8, false);
 
@@ -88,7 +88,7 @@ Test(arb_latest, a_gap_fills_from_its_middle_and_its_ends, .timeout = 10)
 }
 
 /* Between the runs of one datagram no gap is given up, whatever the time: the rest may fill it. */
-Test(arb_latest, the_rest_of_a_datagram_is_not_too_late, .timeout = 10)
+Test(arb_latest, the_rest_of_a_datagram_is_not_too_late, .timeout = 60)
 {
 	struct scene *s = latest(8, false);
 
@@ -105,7 +105,7 @@ Test(arb_latest, the_rest_of_a_datagram_is_not_too_late, .timeout = 10)
 
 /* --- LOST, END, holes, sessions -------------------------------------------------------------- */
 
-Test(arb_latest, what_nobody_brings_is_lost_in_order, .timeout = 10)
+Test(arb_latest, what_nobody_brings_is_lost_in_order, .timeout = 60)
 {
 	struct scene *s = latest(8, false);
 
@@ -127,7 +127,7 @@ Test(arb_latest, what_nobody_brings_is_lost_in_order, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb_latest, the_end_waits_for_what_is_missing, .timeout = 10)
+Test(arb_latest, the_end_waits_for_what_is_missing, .timeout = 60)
 {
 	struct scene *s = latest(8, false);
 
@@ -141,7 +141,7 @@ Test(arb_latest, the_end_waits_for_what_is_missing, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb_latest, a_hole_waits_for_its_turn, .timeout = 10)
+Test(arb_latest, a_hole_waits_for_its_turn, .timeout = 60)
 {
 	struct scene *s = latest(8, false);
 
@@ -160,7 +160,7 @@ Test(arb_latest, a_hole_waits_for_its_turn, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb_latest, a_new_session_ends_the_one_before, .timeout = 10)
+Test(arb_latest, a_new_session_ends_the_one_before, .timeout = 60)
 {
 	struct scene *s = latest(8, false);
 
@@ -178,7 +178,7 @@ Test(arb_latest, a_new_session_ends_the_one_before, .timeout = 10)
 /* --- bounds ---------------------------------------------------------------------------------- */
 
 /* Every other message comes, then the rest from the back: the list never grows beyond two segments a gap. */
-Test(arb_latest, the_list_is_short, .timeout = 10)
+Test(arb_latest, the_list_is_short, .timeout = 60)
 {
 	struct scene *s = latest(64, false);
 	const uint64_t last_seq = 103;
@@ -200,7 +200,7 @@ Test(arb_latest, the_list_is_short, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb_latest, a_full_list_gives_up_the_oldest_gap, .timeout = 10)
+Test(arb_latest, a_full_list_gives_up_the_oldest_gap, .timeout = 60)
 {
 	struct scene *s = latest(1, false);
 	uint64_t seq = 5;
@@ -222,7 +222,7 @@ Test(arb_latest, a_full_list_gives_up_the_oldest_gap, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb_latest, with_repair_a_full_list_sets_aside, .timeout = 10)
+Test(arb_latest, with_repair_a_full_list_sets_aside, .timeout = 60)
 {
 	struct scene *s = latest(1, true);
 	uint64_t seq = 5;
@@ -246,7 +246,7 @@ Test(arb_latest, with_repair_a_full_list_sets_aside, .timeout = 10)
 
 /* --- repair ---------------------------------------------------------------------------------- */
 
-Test(arb_latest, history_fills_without_a_store, .timeout = 10)
+Test(arb_latest, history_fills_without_a_store, .timeout = 60)
 {
 	struct scene *s = latest(1, true);
 
@@ -269,7 +269,7 @@ Test(arb_latest, history_fills_without_a_store, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb_latest, needs_no_memory_for_a_store, .timeout = 10)
+Test(arb_latest, needs_no_memory_for_a_store, .timeout = 60)
 {
 	struct tw_arb_conf conf = usual();
 

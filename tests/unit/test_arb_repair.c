@@ -58,7 +58,7 @@ static struct tw_arb_gap gap_at(struct scene *s, uint32_t index)
 /* --- gaps ------------------------------------------------------------------------------------ */
 
 /* A line that has brought something is past it, whether there was room for it or not. */
-Test(arb_repair, what_is_set_aside_is_due_when_every_line_has_shown_it, .timeout = 10)
+Test(arb_repair, what_is_set_aside_is_due_when_every_line_has_shown_it, .timeout = 60)
 {
 	struct tw_arb_conf conf = repairing();
 
@@ -77,7 +77,7 @@ Test(arb_repair, what_is_set_aside_is_due_when_every_line_has_shown_it, .timeout
 	scene_free(s);
 }
 
-Test(arb_repair, time_gives_nothing_up, .timeout = 10)
+Test(arb_repair, time_gives_nothing_up, .timeout = 60)
 {
 	struct scene *s = running_repair();
 
@@ -92,7 +92,7 @@ Test(arb_repair, time_gives_nothing_up, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb_repair, due_when_passed_or_when_the_wait_is_over, .timeout = 10)
+Test(arb_repair, due_when_passed_or_when_the_wait_is_over, .timeout = 60)
 {
 	struct scene *s = running_repair();
 
@@ -121,7 +121,7 @@ Test(arb_repair, due_when_passed_or_when_the_wait_is_over, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb_repair, a_gap_knows_its_place, .timeout = 10)
+Test(arb_repair, a_gap_knows_its_place, .timeout = 60)
 {
 	struct scene *s = running_repair();
 	uint64_t begin = give_at(s, A, 100, 4, 6);
@@ -144,7 +144,7 @@ Test(arb_repair, a_gap_knows_its_place, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb_repair, a_heartbeat_says_where_the_next_one_begins, .timeout = 10)
+Test(arb_repair, a_heartbeat_says_where_the_next_one_begins, .timeout = 60)
 {
 	struct scene *s = running_repair();
 	uint64_t begin = give_at(s, A, 100, 4, 6);
@@ -165,7 +165,7 @@ Test(arb_repair, a_heartbeat_says_where_the_next_one_begins, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb_repair, no_place_without_two_neighbours_of_one_life, .timeout = 10)
+Test(arb_repair, no_place_without_two_neighbours_of_one_life, .timeout = 60)
 {
 	struct tw_arb_conf conf = repairing();
 	struct scene *s = scene_new(&conf);
@@ -188,7 +188,7 @@ Test(arb_repair, no_place_without_two_neighbours_of_one_life, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb_repair, the_head_of_a_session_lies_at_the_begin_of_a_log, .timeout = 10)
+Test(arb_repair, the_head_of_a_session_lies_at_the_begin_of_a_log, .timeout = 60)
 {
 	struct tw_arb_conf conf = repairing();
 	struct scene *s = scene_new(&conf);
@@ -213,7 +213,7 @@ Test(arb_repair, the_head_of_a_session_lies_at_the_begin_of_a_log, .timeout = 10
 	scene_free(s);
 }
 
-Test(arb_repair, a_head_that_a_heartbeat_shows_has_a_place, .timeout = 10)
+Test(arb_repair, a_head_that_a_heartbeat_shows_has_a_place, .timeout = 60)
 {
 	struct tw_arb_conf conf = repairing();
 	struct scene *s = scene_new(&conf);
@@ -226,7 +226,7 @@ Test(arb_repair, a_head_that_a_heartbeat_shows_has_a_place, .timeout = 10)
 }
 
 /* It begins with what it hears: whatever is missing has somebody before it. */
-Test(arb_repair, a_live_subscriber_has_no_head, .timeout = 10)
+Test(arb_repair, a_live_subscriber_has_no_head, .timeout = 60)
 {
 	struct tw_arb_conf conf = repairing();
 	conf.start = TW_START_LIVE;
@@ -240,7 +240,7 @@ Test(arb_repair, a_live_subscriber_has_no_head, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb_repair, gaps_are_found_by_number, .timeout = 10)
+Test(arb_repair, gaps_are_found_by_number, .timeout = 60)
 {
 	struct scene *s = running_repair();
 
@@ -259,7 +259,7 @@ Test(arb_repair, gaps_are_found_by_number, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb_repair, the_walker_moves_on_when_its_gap_goes_away, .timeout = 10)
+Test(arb_repair, the_walker_moves_on_when_its_gap_goes_away, .timeout = 60)
 {
 	struct scene *s = running_repair();
 
@@ -293,7 +293,7 @@ Test(arb_repair, the_walker_moves_on_when_its_gap_goes_away, .timeout = 10)
 
 /* --- from history ---------------------------------------------------------------------------- */
 
-Test(arb_repair, what_comes_from_history_says_so, .timeout = 10)
+Test(arb_repair, what_comes_from_history_says_so, .timeout = 60)
 {
 	struct scene *s = running_repair();
 
@@ -310,7 +310,7 @@ Test(arb_repair, what_comes_from_history_says_so, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb_repair, history_decides_what_was_asked_for_and_is_known, .timeout = 10)
+Test(arb_repair, history_decides_what_was_asked_for_and_is_known, .timeout = 60)
 {
 	struct scene *s = running_repair();
 
@@ -330,7 +330,7 @@ Test(arb_repair, history_decides_what_was_asked_for_and_is_known, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb_repair, what_is_cut_off_leaves_no_place, .timeout = 10)
+Test(arb_repair, what_is_cut_off_leaves_no_place, .timeout = 60)
 {
 	struct scene *s = running_repair();
 	uint64_t begin = give_at(s, A, 100, 4, 4);
@@ -345,7 +345,7 @@ Test(arb_repair, what_is_cut_off_leaves_no_place, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb_repair, strangers_are_refused, .timeout = 10)
+Test(arb_repair, strangers_are_refused, .timeout = 60)
 {
 	struct scene *s = running_repair();
 
@@ -380,7 +380,7 @@ Test(arb_repair, strangers_are_refused, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb_repair, a_datagram_longer_than_the_mtu_is_refused, .timeout = 10)
+Test(arb_repair, a_datagram_longer_than_the_mtu_is_refused, .timeout = 60)
 {
 	struct tw_arb_conf conf = repairing();
 	conf.mtu_bytes = 256;
@@ -394,7 +394,7 @@ Test(arb_repair, a_datagram_longer_than_the_mtu_is_refused, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb_repair, history_changes_no_line, .timeout = 10)
+Test(arb_repair, history_changes_no_line, .timeout = 60)
 {
 	struct scene *s = running_repair();
 	struct tw_arb_line_stats before;
@@ -417,7 +417,7 @@ Test(arb_repair, history_changes_no_line, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb_repair, a_hole_from_history_is_lost, .timeout = 10)
+Test(arb_repair, a_hole_from_history_is_lost, .timeout = 60)
 {
 	struct scene *s = running_repair();
 
@@ -429,7 +429,7 @@ Test(arb_repair, a_hole_from_history_is_lost, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb_repair, a_full_store_refuses_what_would_have_to_be_held, .timeout = 10)
+Test(arb_repair, a_full_store_refuses_what_would_have_to_be_held, .timeout = 60)
 {
 	struct tw_arb_conf conf = repairing();
 	conf.store_dgrams = 2;
@@ -455,7 +455,7 @@ Test(arb_repair, a_full_store_refuses_what_would_have_to_be_held, .timeout = 10)
 
 /* --- giving up ------------------------------------------------------------------------------- */
 
-Test(arb_repair, gives_up_exactly_what_it_is_told, .timeout = 10)
+Test(arb_repair, gives_up_exactly_what_it_is_told, .timeout = 60)
 {
 	struct scene *s = running_repair();
 
@@ -476,7 +476,7 @@ Test(arb_repair, gives_up_exactly_what_it_is_told, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb_repair, giving_up_everything_reaches_the_end, .timeout = 10)
+Test(arb_repair, giving_up_everything_reaches_the_end, .timeout = 60)
 {
 	struct scene *s = running_repair();
 
@@ -488,7 +488,7 @@ Test(arb_repair, giving_up_everything_reaches_the_end, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb_repair, cuts_cannot_grow_the_list_without_end, .timeout = 10)
+Test(arb_repair, cuts_cannot_grow_the_list_without_end, .timeout = 60)
 {
 	struct tw_arb_conf conf = repairing();
 	conf.store_dgrams = 1;
@@ -508,7 +508,7 @@ Test(arb_repair, cuts_cannot_grow_the_list_without_end, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb_repair, a_new_session_flushes_gaps, .timeout = 10)
+Test(arb_repair, a_new_session_flushes_gaps, .timeout = 60)
 {
 	struct scene *s = running_repair();
 

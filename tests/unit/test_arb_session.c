@@ -5,7 +5,7 @@
 
 /* --- sessions -------------------------------------------------------------------------------- */
 
-Test(arb, starts_at_one_or_live, .timeout = 10)
+Test(arb, starts_at_one_or_live, .timeout = 60)
 {
 	struct tw_arb_conf conf = usual();
 	struct scene *s = scene_new(&conf);
@@ -30,7 +30,7 @@ Test(arb, starts_at_one_or_live, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb, a_new_session_that_goes_on_with_our_number_is_another, .timeout = 10)
+Test(arb, a_new_session_that_goes_on_with_our_number_is_another, .timeout = 60)
 {
 	struct scene *s = running_usual();
 
@@ -40,7 +40,7 @@ Test(arb, a_new_session_that_goes_on_with_our_number_is_another, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb, new_session_flushes_the_old_one, .timeout = 10)
+Test(arb, new_session_flushes_the_old_one, .timeout = 60)
 {
 	struct scene *s = running_usual();
 
@@ -61,7 +61,7 @@ Test(arb, new_session_flushes_the_old_one, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb, lines_begin_anew_with_a_session, .timeout = 10)
+Test(arb, lines_begin_anew_with_a_session, .timeout = 60)
 {
 	struct scene *s = running_usual();
 
@@ -78,7 +78,7 @@ Test(arb, lines_begin_anew_with_a_session, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb, new_session_after_an_announced_end, .timeout = 10)
+Test(arb, new_session_after_an_announced_end, .timeout = 60)
 {
 	struct tw_arb_conf conf = usual();
 	conf.start = TW_START_LIVE;
@@ -92,7 +92,7 @@ Test(arb, new_session_after_an_announced_end, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb, a_lower_session_takes_over_only_when_alone_for_long, .timeout = 10)
+Test(arb, a_lower_session_takes_over_only_when_alone_for_long, .timeout = 60)
 {
 	struct scene *s = running_usual();
 
@@ -129,7 +129,7 @@ Test(arb, a_lower_session_takes_over_only_when_alone_for_long, .timeout = 10)
 }
 
 /* After a stall the new session may come on one line before the other's queue has been worked off. */
-Test(arb, a_backlog_of_the_old_session_is_not_silence, .timeout = 10)
+Test(arb, a_backlog_of_the_old_session_is_not_silence, .timeout = 60)
 {
 	struct scene *s = running_usual();
 
@@ -159,7 +159,7 @@ Test(arb, a_backlog_of_the_old_session_is_not_silence, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb, foreign_datagrams_touch_nothing, .timeout = 10)
+Test(arb, foreign_datagrams_touch_nothing, .timeout = 60)
 {
 	struct tw_arb_conf conf = usual();
 	struct scene *s = scene_new(&conf);
@@ -184,7 +184,7 @@ Test(arb, foreign_datagrams_touch_nothing, .timeout = 10)
 
 /* --- lines ----------------------------------------------------------------------------------- */
 
-Test(arb, nobody_waits_for_a_line_that_is_down, .timeout = 10)
+Test(arb, nobody_waits_for_a_line_that_is_down, .timeout = 60)
 {
 	struct scene *s = running_usual();
 
@@ -209,7 +209,7 @@ Test(arb, nobody_waits_for_a_line_that_is_down, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb, a_backlog_does_not_look_like_silence, .timeout = 10)
+Test(arb, a_backlog_does_not_look_like_silence, .timeout = 60)
 {
 	struct scene *s = running_usual();
 
@@ -221,7 +221,7 @@ Test(arb, a_backlog_does_not_look_like_silence, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb, a_line_that_was_never_heard_is_said_to_be_down_once, .timeout = 10)
+Test(arb, a_line_that_was_never_heard_is_said_to_be_down_once, .timeout = 60)
 {
 	struct tw_arb_conf conf = usual();
 	struct scene *s = scene_new(&conf);
@@ -240,7 +240,7 @@ Test(arb, a_line_that_was_never_heard_is_said_to_be_down_once, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb, a_line_that_brings_only_an_older_session_is_not_waited_for, .timeout = 10)
+Test(arb, a_line_that_brings_only_an_older_session_is_not_waited_for, .timeout = 60)
 {
 	struct scene *s = running_usual();
 
@@ -257,7 +257,7 @@ Test(arb, a_line_that_brings_only_an_older_session_is_not_waited_for, .timeout =
 	scene_free(s);
 }
 
-Test(arb, what_every_line_has_shown, .timeout = 10)
+Test(arb, what_every_line_has_shown, .timeout = 60)
 {
 	struct scene *s = running_usual();
 
@@ -271,7 +271,7 @@ Test(arb, what_every_line_has_shown, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb, one_line_only, .timeout = 10)
+Test(arb, one_line_only, .timeout = 60)
 {
 	struct tw_arb_conf conf = usual();
 	conf.lines = 1;
@@ -302,7 +302,7 @@ static struct tw_arb_line_stats stats_of_a(const struct scene *scene)
 	return stats;
 }
 
-Test(arb, counts_missing_packets_once_they_cannot_come, .timeout = 10)
+Test(arb, counts_missing_packets_once_they_cannot_come, .timeout = 60)
 {
 	struct tw_arb_conf conf = usual();
 	struct scene *s = scene_new(&conf);
@@ -331,7 +331,7 @@ Test(arb, counts_missing_packets_once_they_cannot_come, .timeout = 10)
 	scene_free(s);
 }
 
-Test(arb, a_restarted_publisher_misses_nothing, .timeout = 10)
+Test(arb, a_restarted_publisher_misses_nothing, .timeout = 60)
 {
 	struct tw_arb_conf conf = usual();
 	struct scene *s = scene_new(&conf);
@@ -362,7 +362,7 @@ Test(arb, a_restarted_publisher_misses_nothing, .timeout = 10)
 
 /* --- what is said of changes ----------------------------------------------------------------- */
 
-Test(arb, an_empty_line_is_worth_a_pull_when_time_has_changed_something, .timeout = 10)
+Test(arb, an_empty_line_is_worth_a_pull_when_time_has_changed_something, .timeout = 60)
 {
 	struct scene *s = running_usual();
 
@@ -383,7 +383,7 @@ Test(arb, an_empty_line_is_worth_a_pull_when_time_has_changed_something, .timeou
 	scene_free(s);
 }
 
-Test(arb, figures_that_change_are_said_to, .timeout = 10)
+Test(arb, figures_that_change_are_said_to, .timeout = 60)
 {
 	struct scene *s = running_usual();
 

@@ -54,7 +54,7 @@ static struct ended read_all(struct tw_input *input)
 	return e;
 }
 
-Test(binaryfile, a_packet_is_a_run_of_one_time, .timeout = 30)
+Test(binaryfile, a_packet_is_a_run_of_one_time, .timeout = 60)
 {
 	struct tape t = six();
 	struct tw_input *input = open_tape(&t, "20191230", 0);
@@ -76,7 +76,7 @@ Test(binaryfile, a_packet_is_a_run_of_one_time, .timeout = 30)
 	tw_input_close(input);
 }
 
-Test(binaryfile, the_end_of_the_session_ends_it, .timeout = 30)
+Test(binaryfile, the_end_of_the_session_ends_it, .timeout = 60)
 {
 	struct tape t = six();
 	put_be(&t, 0, 2);
@@ -90,7 +90,7 @@ Test(binaryfile, the_end_of_the_session_ends_it, .timeout = 30)
 	tw_input_close(input);
 }
 
-Test(binaryfile, cut_anywhere, .timeout = 30)
+Test(binaryfile, cut_anywhere, .timeout = 60)
 {
 	struct tape whole = six();
 	for (size_t len = 14; len <= whole.len; len++) {
@@ -117,7 +117,7 @@ static uint32_t draw(void) /* xorshift: the same everywhere */
 }
 
 /* More than the buffer, in messages of all lengths: nothing is lost where it is refilled. */
-Test(binaryfile, longer_than_the_buffer, .timeout = 30)
+Test(binaryfile, longer_than_the_buffer, .timeout = 60)
 {
 	enum { MESSAGES = 40000 };
 	size_t size = (size_t)MESSAGES * 64;
@@ -168,7 +168,7 @@ static void refuse(const struct tape *t, const char *text)
 	cr_assert_not_null(strstr(err.text, text), "%s", err.text);
 }
 
-Test(binaryfile, what_is_none, .timeout = 30)
+Test(binaryfile, what_is_none, .timeout = 60)
 {
 	struct tape t = { .len = 0 };
 	refuse(&t, "empty");
@@ -202,7 +202,7 @@ Test(binaryfile, what_is_none, .timeout = 30)
 	tw_input_close(input);
 }
 
-Test(binaryfile, the_day_of_a_file, .timeout = 30)
+Test(binaryfile, the_day_of_a_file, .timeout = 60)
 {
 	static const struct {
 		const char *name;
@@ -237,7 +237,7 @@ Test(binaryfile, the_day_of_a_file, .timeout = 30)
 }
 
 /* A name that is longer than what is kept of it for error texts still gives its date. */
-Test(binaryfile, a_long_path, .timeout = 30)
+Test(binaryfile, a_long_path, .timeout = 60)
 {
 	char name[400];
 	memset(name, 'd', sizeof(name));
@@ -268,7 +268,7 @@ static void write_file(const char *path, const struct tape *t, bool gzip, size_t
 	cr_assert_eq(truncate(path, st.st_size - (off_t)cut), 0);
 }
 
-Test(binaryfile, gzip, .timeout = 30)
+Test(binaryfile, gzip, .timeout = 60)
 {
 	struct temp_dir dir;
 	char path[256];
@@ -294,7 +294,7 @@ Test(binaryfile, gzip, .timeout = 30)
 }
 
 /* Each file is a session: numbers begin again, orders are forgotten, definitions are due. */
-Test(binaryfile, several_files, .timeout = 30)
+Test(binaryfile, several_files, .timeout = 60)
 {
 	struct temp_dir dir;
 	char one[256], two[256], capture[256];
@@ -337,7 +337,7 @@ Test(binaryfile, several_files, .timeout = 30)
 	temp_dir_remove(&dir);
 }
 
-Test(binaryfile, it_carries_itch_alone, .timeout = 30)
+Test(binaryfile, it_carries_itch_alone, .timeout = 60)
 {
 	struct tw_feed_conf conf = { .protocol = "tops16",
 				     .session = "binaryfile",
@@ -350,7 +350,7 @@ Test(binaryfile, it_carries_itch_alone, .timeout = 30)
 
 /* Where nobody keeps the venue's timing, a packet has messages of several times, each of which is received at its
  * own, and as many as a decoder takes at once. */
-Test(binaryfile, unpaced_packets_are_long, .timeout = 30)
+Test(binaryfile, unpaced_packets_are_long, .timeout = 60)
 {
 	struct tape t = six();
 	struct tw_input *input = open_tape(&t, "20191230", 0);
@@ -381,7 +381,7 @@ Test(binaryfile, unpaced_packets_are_long, .timeout = 30)
 	tw_input_close(input);
 }
 
-Test(binaryfile, a_packet_that_is_cut, .timeout = 30)
+Test(binaryfile, a_packet_that_is_cut, .timeout = 60)
 {
 	struct bench b;
 	open_with(&b, (struct tw_feed_conf){ .session = "binaryfile" });

@@ -5,7 +5,7 @@
 
 #include "tests/support/bus_bed.h"
 
-Test(bus, nothing_is_seen_before_flush, .timeout = 10)
+Test(bus, nothing_is_seen_before_flush, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);
@@ -24,7 +24,7 @@ Test(bus, nothing_is_seen_before_flush, .timeout = 10)
 	bed_down(&bed);
 }
 
-Test(bus, append_flushes_by_itself_within_a_quarter, .timeout = 10)
+Test(bus, append_flushes_by_itself_within_a_quarter, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);
@@ -48,7 +48,7 @@ Test(bus, append_flushes_by_itself_within_a_quarter, .timeout = 10)
 	bed_down(&bed);
 }
 
-Test(bus, every_batch_size_gives_whole_messages, .timeout = 20)
+Test(bus, every_batch_size_gives_whole_messages, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);
@@ -76,7 +76,7 @@ Test(bus, every_batch_size_gives_whole_messages, .timeout = 20)
 	bed_down(&bed);
 }
 
-Test(bus, a_message_larger_than_the_room_is_refused_and_stays, .timeout = 10)
+Test(bus, a_message_larger_than_the_room_is_refused_and_stays, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);
@@ -91,7 +91,7 @@ Test(bus, a_message_larger_than_the_room_is_refused_and_stays, .timeout = 10)
 	bed_down(&bed);
 }
 
-Test(bus, delivered_and_lost_partition_the_numbers, .timeout = 30)
+Test(bus, delivered_and_lost_partition_the_numbers, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);
@@ -110,7 +110,7 @@ Test(bus, delivered_and_lost_partition_the_numbers, .timeout = 30)
 	bed_down(&bed);
 }
 
-Test(bus, a_lapped_reader_has_head_room, .timeout = 10)
+Test(bus, a_lapped_reader_has_head_room, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);
@@ -133,7 +133,7 @@ Test(bus, a_lapped_reader_has_head_room, .timeout = 10)
 	bed_down(&bed);
 }
 
-Test(bus, opens_at_the_oldest_message, .timeout = 20)
+Test(bus, opens_at_the_oldest_message, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);
@@ -155,7 +155,7 @@ Test(bus, opens_at_the_oldest_message, .timeout = 20)
 	bed_down(&bed);
 }
 
-Test(bus, a_gate_stops_the_writer_and_loses_nothing, .timeout = 20)
+Test(bus, a_gate_stops_the_writer_and_loses_nothing, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);
@@ -188,7 +188,7 @@ Test(bus, a_gate_stops_the_writer_and_loses_nothing, .timeout = 20)
 	bed_down(&bed);
 }
 
-Test(bus, a_new_gate_goes_on_where_the_dead_one_released, .timeout = 20)
+Test(bus, a_new_gate_goes_on_where_the_dead_one_released, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);
@@ -246,7 +246,7 @@ Test(bus, a_new_gate_goes_on_where_the_dead_one_released, .timeout = 20)
 	bed_down(&bed);
 }
 
-Test(bus, a_gate_that_died_between_the_pairs_leaves_the_last_whole_one, .timeout = 10)
+Test(bus, a_gate_that_died_between_the_pairs_leaves_the_last_whole_one, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);
@@ -268,7 +268,7 @@ Test(bus, a_gate_that_died_between_the_pairs_leaves_the_last_whole_one, .timeout
 	bed_down(&bed);
 }
 
-Test(bus, a_gate_can_be_lapped_where_the_writer_does_not_wait, .timeout = 10)
+Test(bus, a_gate_can_be_lapped_where_the_writer_does_not_wait, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);
@@ -283,7 +283,7 @@ Test(bus, a_gate_can_be_lapped_where_the_writer_does_not_wait, .timeout = 10)
 	bed_down(&bed);
 }
 
-Test(bus, lives_are_numbered_once, .timeout = 20)
+Test(bus, lives_are_numbered_once, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);
@@ -303,7 +303,7 @@ Test(bus, lives_are_numbered_once, .timeout = 20)
 	bed_down(&bed);
 }
 
-Test(bus, one_writer_only, .timeout = 10)
+Test(bus, one_writer_only, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);
@@ -318,7 +318,7 @@ Test(bus, one_writer_only, .timeout = 10)
 	bed_down(&bed);
 }
 
-Test(bus, end_and_takeover_are_seen_once_drained, .timeout = 10)
+Test(bus, end_and_takeover_are_seen_once_drained, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);
@@ -340,7 +340,7 @@ Test(bus, end_and_takeover_are_seen_once_drained, .timeout = 10)
 	bed_down(&bed);
 }
 
-Test(bus, a_writer_that_died_is_taken_over_after_its_bus_is_drained, .timeout = 10)
+Test(bus, a_writer_that_died_is_taken_over_after_its_bus_is_drained, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);

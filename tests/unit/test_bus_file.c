@@ -33,7 +33,7 @@ static uint64_t next_session(struct bed *bed, uint64_t wall_ms, uint64_t heard)
 	return tw_bus_writer_session(bed->writer);
 }
 
-Test(bus_file, a_session_is_above_all_that_is_known, .timeout = 10)
+Test(bus_file, a_session_is_above_all_that_is_known, .timeout = 60)
 {
 	struct bed bed;
 	char bus[256], session[256];
@@ -67,7 +67,7 @@ Test(bus_file, a_session_is_above_all_that_is_known, .timeout = 10)
 	bed_down(&bed);
 }
 
-Test(bus_file, the_last_session_number_is_not_wrapped, .timeout = 10)
+Test(bus_file, the_last_session_number_is_not_wrapped, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);
@@ -78,7 +78,7 @@ Test(bus_file, the_last_session_number_is_not_wrapped, .timeout = 10)
 	bed_down(&bed);
 }
 
-Test(bus_file, no_bus_is_not_found, .timeout = 10)
+Test(bus_file, no_bus_is_not_found, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);
@@ -88,7 +88,7 @@ Test(bus_file, no_bus_is_not_found, .timeout = 10)
 	bed_down(&bed);
 }
 
-Test(bus_file, sizes_are_checked, .timeout = 10)
+Test(bus_file, sizes_are_checked, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);
@@ -123,7 +123,7 @@ static void expect_refused(struct bed *bed, const char *what)
 	}
 }
 
-Test(bus_file, every_wrong_constant_is_refused, .timeout = 20)
+Test(bus_file, every_wrong_constant_is_refused, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);
@@ -172,7 +172,7 @@ Test(bus_file, every_wrong_constant_is_refused, .timeout = 20)
 	bed_down(&bed);
 }
 
-Test(bus_file, short_files_and_other_things_are_refused, .timeout = 10)
+Test(bus_file, short_files_and_other_things_are_refused, .timeout = 60)
 {
 	struct bed bed;
 	char path[256];
@@ -255,7 +255,7 @@ Test(bus_file, wrong_positions_never_leave_the_mapping, .timeout = 60)
 	bed_down(&bed);
 }
 
-Test(bus_file, a_wrong_record_length_breaks_the_reader_for_good, .timeout = 20)
+Test(bus_file, a_wrong_record_length_breaks_the_reader_for_good, .timeout = 60)
 {
 	static const uint16_t bad[] = { 1, 7, 0xfff8, 0xffff, TW_MSG_MAX_BYTES, 240 };
 	struct bed bed;

@@ -7,7 +7,7 @@
 
 #include "feedhandler/civil.h"
 
-Test(civil, days_that_are_none, .timeout = 30)
+Test(civil, days_that_are_none, .timeout = 60)
 {
 	static const uint32_t wrong[] = { 0,        19691231, 20190229, 20190431,
 					  20191301, 20190001, 20190100, 20190132,
@@ -23,7 +23,7 @@ Test(civil, days_that_are_none, .timeout = 30)
 	cr_assert_eq(tw_civil_days(22611231), 106650);
 }
 
-Test(civil, every_day_there_and_back, .timeout = 30)
+Test(civil, every_day_there_and_back, .timeout = 60)
 {
 	for (uint32_t days = 0; days <= 106650; days++) {
 		uint32_t date = tw_civil_date(days);
@@ -36,7 +36,7 @@ Test(civil, every_day_there_and_back, .timeout = 30)
 	}
 }
 
-Test(civil, midnight_in_new_york, .timeout = 30)
+Test(civil, midnight_in_new_york, .timeout = 60)
 {
 	static const struct {
 		uint32_t date;

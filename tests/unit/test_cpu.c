@@ -7,7 +7,7 @@
 
 #include "base/cpu.h"
 
-TestSuite(cpu, .timeout = 20);
+TestSuite(cpu, .timeout = 60);
 
 static int first_allowed(void)
 {

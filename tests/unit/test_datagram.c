@@ -116,7 +116,7 @@ static enum tw_dgram_verdict parse(const struct built *b)
 	return parse_exact(b, b->len, NULL);
 }
 
-Test(datagram, messages, .timeout = 10)
+Test(datagram, messages, .timeout = 60)
 {
 	struct built b;
 	struct tw_dgram d;
@@ -135,7 +135,7 @@ Test(datagram, messages, .timeout = 10)
 	cr_assert_eq(quote->head.sbe.schema_id, TW_MSG_SCHEMA_ID);
 }
 
-Test(datagram, heartbeat_end_and_hole, .timeout = 10)
+Test(datagram, heartbeat_end_and_hole, .timeout = 60)
 {
 	struct built b;
 	struct tw_dgram d;
@@ -157,7 +157,7 @@ Test(datagram, heartbeat_end_and_hole, .timeout = 10)
 }
 
 /* A later minor version: a longer header, a payload in a heartbeat, flags that nobody knows yet. */
-Test(datagram, growth_is_accepted, .timeout = 10)
+Test(datagram, growth_is_accepted, .timeout = 60)
 {
 	struct built b;
 	struct tw_dgram d;
@@ -191,7 +191,7 @@ Test(datagram, growth_is_accepted, .timeout = 10)
 }
 
 /* Unknown templates and longer blocks are skipped by their length. */
-Test(datagram, unknown_templates_and_longer_blocks, .timeout = 10)
+Test(datagram, unknown_templates_and_longer_blocks, .timeout = 60)
 {
 	struct built b;
 
@@ -214,7 +214,7 @@ Test(datagram, unknown_templates_and_longer_blocks, .timeout = 10)
 	}
 }
 
-Test(datagram, verdicts_of_the_header, .timeout = 10)
+Test(datagram, verdicts_of_the_header, .timeout = 60)
 {
 	struct built b;
 
@@ -270,7 +270,7 @@ Test(datagram, verdicts_of_the_header, .timeout = 10)
 	cr_assert_eq(parse(&b), TW_DGRAM_HEADER, "half a hole");
 }
 
-Test(datagram, verdicts_of_the_messages, .timeout = 10)
+Test(datagram, verdicts_of_the_messages, .timeout = 60)
 {
 	struct built b;
 
@@ -294,7 +294,7 @@ Test(datagram, verdicts_of_the_messages, .timeout = 10)
 #undef EXPECT
 }
 
-Test(datagram, every_truncation, .timeout = 30)
+Test(datagram, every_truncation, .timeout = 60)
 {
 	struct built b;
 
@@ -343,7 +343,7 @@ Test(datagram, every_corrupted_byte, .timeout = 120)
 	cr_assert_gt(refused, 0);
 }
 
-Test(datagram, all_sizes_up_to_the_largest, .timeout = 30)
+Test(datagram, all_sizes_up_to_the_largest, .timeout = 60)
 {
 	struct built b;
 
@@ -364,7 +364,7 @@ Test(datagram, all_sizes_up_to_the_largest, .timeout = 30)
 	free(large);
 }
 
-Test(datagram, one_message_holds, .timeout = 10)
+Test(datagram, one_message_holds, .timeout = 60)
 {
 	for (unsigned int id = 1; id < TW_MSG_KIND_LIMIT; id++) {
 		uint32_t bytes = tw_msg_kind_bytes((uint16_t)id);
@@ -385,7 +385,7 @@ Test(datagram, one_message_holds, .timeout = 10)
 	}
 }
 
-Test(datagram, verdicts_have_texts, .timeout = 10)
+Test(datagram, verdicts_have_texts, .timeout = 60)
 {
 	for (int v = TW_DGRAM_OK; v <= TW_DGRAM_MESSAGES; v++) {
 		const char *text = tw_dgram_verdict_text((enum tw_dgram_verdict)v);

@@ -177,7 +177,7 @@ static void open_day(struct exch_day *day, unsigned int count, unsigned int len,
 	cr_assert_eq(status, TW_OK, "%s", err.text);
 }
 
-Test(exch, messages_are_due_at_their_own_time_or_evenly, .timeout = 20)
+Test(exch, messages_are_due_at_their_own_time_or_evenly, .timeout = 60)
 {
 	struct exch_day day;
 
@@ -192,7 +192,7 @@ Test(exch, messages_are_due_at_their_own_time_or_evenly, .timeout = 20)
 	exch_day_fini(&day);
 }
 
-Test(exch, packets_are_cut_by_room_and_by_time, .timeout = 20)
+Test(exch, packets_are_cut_by_room_and_by_time, .timeout = 60)
 {
 	struct exch_day day;
 	uint8_t packet[EXCH_PACKET_BYTES];
@@ -222,7 +222,7 @@ Test(exch, packets_are_cut_by_room_and_by_time, .timeout = 20)
 	exch_day_fini(&day);
 }
 
-Test(exch, a_restamped_day_goes_past_midnight, .timeout = 20)
+Test(exch, a_restamped_day_goes_past_midnight, .timeout = 60)
 {
 	struct exch_day day;
 	const uint64_t last_second_ns = 86399 * NS_PER_S;

@@ -184,7 +184,7 @@ Test(fault, active)
 }
 
 /* From one message number to another, heartbeats too, and neither the other line nor anything around it. */
-Test(fault, a_line_is_cut_by_message_number, .timeout = 30)
+Test(fault, a_line_is_cut_by_message_number, .timeout = 60)
 {
 	struct tw_fault_conf conf = { .seed = 3 };
 	conf.lines[1].cut_begin_seq = 300;
@@ -214,7 +214,7 @@ Test(fault, a_line_is_cut_by_message_number, .timeout = 30)
 	cr_assert_not(tw_fault_active(&conf));
 }
 
-Test(fault, nothing_configured_nothing_changed, .timeout = 30)
+Test(fault, nothing_configured_nothing_changed, .timeout = 60)
 {
 	const struct tw_fault_conf conf = { .seed = 5 };
 	uint8_t *times = run(&conf, 0, TW_RX_BATCH);
@@ -222,7 +222,7 @@ Test(fault, nothing_configured_nothing_changed, .timeout = 30)
 	free(times);
 }
 
-Test(fault, loss_is_the_same_for_the_same_seed, .timeout = 30)
+Test(fault, loss_is_the_same_for_the_same_seed, .timeout = 60)
 {
 	struct tw_fault_conf conf = { .seed = 12345 };
 	conf.lines[0].loss_ppm = 100000;
@@ -245,7 +245,7 @@ Test(fault, loss_is_the_same_for_the_same_seed, .timeout = 30)
 	free(third);
 }
 
-Test(fault, everything_and_nothing_are_exact, .timeout = 30)
+Test(fault, everything_and_nothing_are_exact, .timeout = 60)
 {
 	struct tw_fault_conf conf = { .seed = 9 };
 	conf.lines[0].loss_ppm = 1000000;
@@ -257,7 +257,7 @@ Test(fault, everything_and_nothing_are_exact, .timeout = 30)
 	free(times);
 }
 
-Test(fault, lines_lose_independently_or_together, .timeout = 30)
+Test(fault, lines_lose_independently_or_together, .timeout = 60)
 {
 	struct tw_fault_conf conf = { .seed = 77 };
 	conf.lines[0].loss_ppm = conf.lines[1].loss_ppm = 200000;
@@ -280,7 +280,7 @@ Test(fault, lines_lose_independently_or_together, .timeout = 30)
 	free(b);
 }
 
-Test(fault, doubles_come_twice, .timeout = 30)
+Test(fault, doubles_come_twice, .timeout = 60)
 {
 	struct tw_fault_conf conf = { .seed = 4 };
 	conf.lines[0].duplicate_ppm = 300000;
@@ -295,7 +295,7 @@ Test(fault, doubles_come_twice, .timeout = 30)
 }
 
 /* Heartbeats repeat their packet_seq; each is judged on its own. */
-Test(fault, heartbeats_are_judged_one_by_one, .timeout = 30)
+Test(fault, heartbeats_are_judged_one_by_one, .timeout = 60)
 {
 	struct tw_fault_conf conf = { .seed = 8 };
 	conf.lines[0].loss_ppm = 500000;
@@ -319,7 +319,7 @@ Test(fault, heartbeats_are_judged_one_by_one, .timeout = 30)
 	free(hdrs);
 }
 
-Test(fault, other_bytes_pass_unharmed, .timeout = 30)
+Test(fault, other_bytes_pass_unharmed, .timeout = 60)
 {
 	struct tw_fault_conf conf = { .seed = 8, .correlated_loss_ppm = 1000000 };
 	struct tw_wire_hdr *hdrs = stream(10);
@@ -336,7 +336,7 @@ Test(fault, other_bytes_pass_unharmed, .timeout = 30)
 
 #define REORDER_NS 2000000u
 
-Test(fault, reordered_ones_come_by_time, .timeout = 30)
+Test(fault, reordered_ones_come_by_time, .timeout = 60)
 {
 	struct tw_fault_conf conf = { .seed = 21, .reorder_ns = REORDER_NS };
 	conf.lines[0].reorder_ppm = 300000;
@@ -385,7 +385,7 @@ Test(fault, reordered_ones_come_by_time, .timeout = 30)
 	free(hdrs);
 }
 
-Test(fault, delay_keeps_order_and_time, .timeout = 30)
+Test(fault, delay_keeps_order_and_time, .timeout = 60)
 {
 	struct tw_fault_conf conf = { .seed = 2 };
 	conf.lines[0].delay_ns = REORDER_NS;
@@ -419,7 +419,7 @@ Test(fault, delay_keeps_order_and_time, .timeout = 30)
 }
 
 /* More at once than the store holds: the rest is delivered at once and nothing is lost. */
-Test(fault, full_store_delivers_at_once, .timeout = 30)
+Test(fault, full_store_delivers_at_once, .timeout = 60)
 {
 	struct tw_fault_conf conf = { .seed = 2, .reorder_ns = 20000000 };
 	conf.lines[0].reorder_ppm = 1000000;
@@ -450,7 +450,7 @@ Test(fault, full_store_delivers_at_once, .timeout = 30)
 }
 
 /* What the layer hands out from its store lies still until the next poll of that endpoint. */
-Test(fault, handed_out_ones_lie_still, .timeout = 30)
+Test(fault, handed_out_ones_lie_still, .timeout = 60)
 {
 	struct tw_fault_conf conf = { .seed = 6, .reorder_ns = 1 };
 	conf.lines[0].reorder_ppm = conf.lines[1].reorder_ppm = 1000000;

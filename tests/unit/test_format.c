@@ -75,7 +75,7 @@ static int64_t dollars(int64_t ten_thousandths)
 	return ten_thousandths * (TW_PRICE_SCALE / 10000);
 }
 
-Test(format, quotes, .timeout = 10)
+Test(format, quotes, .timeout = 60)
 {
 	start(TW_MSG_QUOTE);
 	m.quote.bid_price = dollars(1572500);
@@ -93,7 +93,7 @@ Test(format, quotes, .timeout = 10)
 	EXPECT_BODY("Quote", "\"bid_price\":0,\"bid_qty\":0,\"ask_price\":null,\"ask_qty\":null");
 }
 
-Test(format, definition_and_leg, .timeout = 10)
+Test(format, definition_and_leg, .timeout = 60)
 {
 	start(TW_MSG_INSTRUMENT_DEFINITION);
 	memcpy(m.definition.symbol, "ZVZZT", 5);
@@ -136,7 +136,7 @@ Test(format, definition_and_leg, .timeout = 10)
 				     "\"leg_count\":2");
 }
 
-Test(format, orders, .timeout = 10)
+Test(format, orders, .timeout = 60)
 {
 	start(TW_MSG_ORDER_ADD);
 	m.add.order_id = 1;
@@ -187,7 +187,7 @@ Test(format, orders, .timeout = 10)
 	EXPECT_BODY("BookClear", "\"side\":\"none\"");
 }
 
-Test(format, trades, .timeout = 10)
+Test(format, trades, .timeout = 60)
 {
 	start(TW_MSG_TRADE);
 	m.head.flags = TW_MSG_EVENT_END | TW_MSG_PRINTABLE | TW_MSG_OUT_OF_SESSION | 0x8000;
@@ -214,7 +214,7 @@ Test(format, trades, .timeout = 10)
 				   "\"venue_conditions\":\" \\u0018\"");
 }
 
-Test(format, states, .timeout = 10)
+Test(format, states, .timeout = 60)
 {
 	start(TW_MSG_TRADING_STATUS);
 	m.status.status = TW_STATUS_HALTED;
@@ -258,7 +258,7 @@ Test(format, states, .timeout = 10)
 				    "\"venue_event\":\"Q\"");
 }
 
-Test(format, auctions_and_statistics, .timeout = 10)
+Test(format, auctions_and_statistics, .timeout = 60)
 {
 	start(TW_MSG_AUCTION_IMBALANCE);
 	m.auction.paired_qty = 1000;
@@ -289,7 +289,7 @@ Test(format, auctions_and_statistics, .timeout = 10)
 	EXPECT_BODY("Statistic", "\"price\":10.02,\"qty\":0,\"type\":999,\"venue_type\":\"M\"");
 }
 
-Test(format, context, .timeout = 10)
+Test(format, context, .timeout = 60)
 {
 	struct tw_format_ctx c = { .seq = UINT64_MAX, .session = UINT64_MAX, .channel = 65535 };
 
@@ -314,7 +314,7 @@ Test(format, context, .timeout = 10)
 	cr_assert_not_null(strstr(json(&c), "\"venue\":65535,\"symbol\":null,"));
 }
 
-Test(format, unknown_template, .timeout = 10)
+Test(format, unknown_template, .timeout = 60)
 {
 	start(TW_MSG_QUOTE);
 	m.head.sbe.template_id = 0x8001;
@@ -327,7 +327,7 @@ Test(format, unknown_template, .timeout = 10)
 		"\"template_id\":32769,\"block_length\":88}");
 }
 
-Test(format, prices_are_exact, .timeout = 10)
+Test(format, prices_are_exact, .timeout = 60)
 {
 	static const struct {
 		int64_t price;
@@ -369,7 +369,7 @@ Test(format, prices_are_exact, .timeout = 10)
 	}
 }
 
-Test(format, times, .timeout = 10)
+Test(format, times, .timeout = 60)
 {
 	static const struct {
 		uint64_t ns;
@@ -392,7 +392,7 @@ Test(format, times, .timeout = 10)
 	}
 }
 
-Test(format, strings_are_escaped, .timeout = 10)
+Test(format, strings_are_escaped, .timeout = 60)
 {
 	static const struct {
 		const char *text;
@@ -457,7 +457,7 @@ Test(format, a_persons_text_keeps_its_utf8, .timeout = 60)
 	}
 }
 
-Test(format, text_lines, .timeout = 10)
+Test(format, text_lines, .timeout = 60)
 {
 	char buf[TW_FORMAT_MAX_BYTES];
 	struct tw_format_ctx c = ctx;
@@ -492,7 +492,7 @@ Test(format, text_lines, .timeout = 10)
 }
 
 /* A buffer of every size up to what is needed: refused, empty, and not a byte past its end. */
-Test(format, short_buffers, .timeout = 30)
+Test(format, short_buffers, .timeout = 60)
 {
 	for (unsigned int id = 1; id <= TW_MSG_KIND_LIMIT; id++) {
 		memset(&m, 0xff, sizeof(m));

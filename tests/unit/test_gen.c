@@ -582,7 +582,7 @@ Test(gen, the_shortest_days_have_everything, .timeout = 60)
 	}
 }
 
-Test(gen, settings_are_checked, .timeout = 10)
+Test(gen, settings_are_checked, .timeout = 60)
 {
 	struct tw_gen_summary sum;
 	struct tw_error err;
@@ -607,7 +607,7 @@ Test(gen, settings_are_checked, .timeout = 10)
 #undef REFUSED
 }
 
-Test(gen, a_failing_output_is_reported, .timeout = 10)
+Test(gen, a_failing_output_is_reported, .timeout = 60)
 {
 	struct tw_gen_conf conf = base;
 	struct tw_gen_summary sum;

@@ -425,7 +425,7 @@ Test(gen_itch, the_bytes_are_pinned, .timeout = 60)
 	free(capture.bytes);
 }
 
-Test(gen_itch, the_day_begins_at_midnight_in_new_york, .timeout = 10)
+Test(gen_itch, the_day_begins_at_midnight_in_new_york, .timeout = 60)
 {
 	static const struct {
 		uint64_t s, midnight_s;
@@ -449,7 +449,7 @@ Test(gen_itch, the_day_begins_at_midnight_in_new_york, .timeout = 10)
 	}
 }
 
-Test(gen_itch, settings_are_checked, .timeout = 10)
+Test(gen_itch, settings_are_checked, .timeout = 60)
 {
 	struct tw_gen_summary sum;
 	struct tw_error err;
@@ -476,7 +476,7 @@ Test(gen_itch, settings_are_checked, .timeout = 10)
 #undef REFUSED
 }
 
-Test(gen_itch, a_failing_output_is_reported, .timeout = 10)
+Test(gen_itch, a_failing_output_is_reported, .timeout = 60)
 {
 	struct tw_gen_summary sum;
 	struct tw_error err = { 0 };

@@ -34,7 +34,7 @@ static uint64_t published(const struct bed *bed)
 	return atomic_load(&bed->h.control->published);
 }
 
-Test(history, init_lays_out_the_control_line, .timeout = 10)
+Test(history, init_lays_out_the_control_line, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed, 64, 16);
@@ -52,7 +52,7 @@ Test(history, init_lays_out_the_control_line, .timeout = 10)
 	free(bed.memory);
 }
 
-Test(history, init_refuses_what_cannot_work, .timeout = 10)
+Test(history, init_refuses_what_cannot_work, .timeout = 60)
 {
 	static _Alignas(64) uint8_t memory[65 * UNIT + 8];
 	struct tw_history h;
@@ -65,7 +65,7 @@ Test(history, init_refuses_what_cannot_work, .timeout = 10)
 	cr_assert_eq(h.units, 64, "whole units only");
 }
 
-Test(history, intent_is_raised_before_the_claim_is_given, .timeout = 10)
+Test(history, intent_is_raised_before_the_claim_is_given, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed, 64, 16);
@@ -85,7 +85,7 @@ Test(history, intent_is_raised_before_the_claim_is_given, .timeout = 10)
 	free(bed.memory);
 }
 
-Test(history, space_is_free_only_when_sends_are_done, .timeout = 10)
+Test(history, space_is_free_only_when_sends_are_done, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed, 64, 16);
@@ -140,7 +140,7 @@ static void walk(uint64_t units, uint32_t max_units, uint32_t pattern)
 	free(bed.memory);
 }
 
-Test(history, no_datagram_straddles_whatever_the_sizes, .timeout = 30)
+Test(history, no_datagram_straddles_whatever_the_sizes, .timeout = 60)
 {
 	for (uint32_t max_units = 1; max_units <= 8; max_units++) {
 		for (uint64_t units = 4ull * max_units; units < 7ull * max_units; units++) {
@@ -151,7 +151,7 @@ Test(history, no_datagram_straddles_whatever_the_sizes, .timeout = 30)
 	}
 }
 
-Test(history, a_new_life_begins_at_zero, .timeout = 10)
+Test(history, a_new_life_begins_at_zero, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed, 64, 16);

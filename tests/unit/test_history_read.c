@@ -152,7 +152,7 @@ static void expect_run(int bytes, uint64_t *first_seq, uint64_t *end_seq)
 	*end_seq = next;
 }
 
-Test(history_read, before_there_is_a_life, .timeout = 10)
+Test(history_read, before_there_is_a_life, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);
@@ -167,7 +167,7 @@ Test(history_read, before_there_is_a_life, .timeout = 10)
 	bed_down(&bed);
 }
 
-Test(history_read, view_refuses_what_cannot_be, .timeout = 10)
+Test(history_read, view_refuses_what_cannot_be, .timeout = 60)
 {
 	static _Alignas(64) uint8_t memory[8 * UNIT];
 	struct tw_history_view view;
@@ -178,7 +178,7 @@ Test(history_read, view_refuses_what_cannot_be, .timeout = 10)
 	cr_assert_eq(tw_history_view_make(&view, memory, 8 * UNIT, 128), TW_OK);
 }
 
-Test(history_read, positions_published_and_not, .timeout = 10)
+Test(history_read, positions_published_and_not, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);
@@ -203,7 +203,7 @@ Test(history_read, positions_published_and_not, .timeout = 10)
 	bed_down(&bed);
 }
 
-Test(history_read, over_the_end_and_past_recall, .timeout = 10)
+Test(history_read, over_the_end_and_past_recall, .timeout = 60)
 {
 	struct bed bed;
 	struct tw_wire_hdr last, first_of_lap = { 0 };
@@ -232,7 +232,7 @@ Test(history_read, over_the_end_and_past_recall, .timeout = 10)
 	bed_down(&bed);
 }
 
-Test(history_read, every_number_is_found, .timeout = 30)
+Test(history_read, every_number_is_found, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);
@@ -269,7 +269,7 @@ Test(history_read, every_number_is_found, .timeout = 30)
 	bed_down(&bed);
 }
 
-Test(history_read, runs_of_numbers, .timeout = 10)
+Test(history_read, runs_of_numbers, .timeout = 60)
 {
 	struct bed bed;
 	uint64_t first, end;
@@ -310,7 +310,7 @@ Test(history_read, runs_of_numbers, .timeout = 10)
 	bed_down(&bed);
 }
 
-Test(history_read, a_new_life_hides_the_old_one, .timeout = 10)
+Test(history_read, a_new_life_hides_the_old_one, .timeout = 60)
 {
 	struct bed bed;
 	uint64_t first, end;

@@ -64,7 +64,7 @@ static void assert_counts(const struct bench *b, uint64_t duplicates, uint64_t g
 	cr_assert_eq(bench_counter(b, TW_FH_missing_messages), missing);
 }
 
-Test(iextp, in_order_from_any_start, .timeout = 30)
+Test(iextp, in_order_from_any_start, .timeout = 60)
 {
 	struct bench b;
 	bench_open(&b, (struct tw_feed_conf){ 0 });
@@ -77,7 +77,7 @@ Test(iextp, in_order_from_any_start, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(iextp, two_lines_cut_differently, .timeout = 30)
+Test(iextp, two_lines_cut_differently, .timeout = 60)
 {
 	struct bench b;
 	bench_open(&b, (struct tw_feed_conf){ 0 });
@@ -91,7 +91,7 @@ Test(iextp, two_lines_cut_differently, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(iextp, gaps_by_data_and_by_heartbeat, .timeout = 30)
+Test(iextp, gaps_by_data_and_by_heartbeat, .timeout = 60)
 {
 	struct bench b;
 	bench_open(&b, (struct tw_feed_conf){ 0 });
@@ -112,7 +112,7 @@ Test(iextp, gaps_by_data_and_by_heartbeat, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(iextp, a_late_packet_is_not_delivered_twice, .timeout = 30)
+Test(iextp, a_late_packet_is_not_delivered_twice, .timeout = 60)
 {
 	struct bench b;
 	bench_open(&b, (struct tw_feed_conf){ 0 });
@@ -124,7 +124,7 @@ Test(iextp, a_late_packet_is_not_delivered_twice, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(iextp, a_new_session_starts_at_one, .timeout = 30)
+Test(iextp, a_new_session_starts_at_one, .timeout = 60)
 {
 	struct bench b;
 	bench_open(&b, (struct tw_feed_conf){ 0 });
@@ -152,7 +152,7 @@ Test(iextp, a_new_session_starts_at_one, .timeout = 30)
 }
 
 /* The first sight of a symbol in a new session defines it again. */
-Test(iextp, a_new_session_defines_again, .timeout = 30)
+Test(iextp, a_new_session_defines_again, .timeout = 60)
 {
 	struct bench b;
 	bench_open(&b, (struct tw_feed_conf){ 0 });
@@ -178,7 +178,7 @@ Test(iextp, a_new_session_defines_again, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(iextp, what_is_not_ours_is_foreign, .timeout = 30)
+Test(iextp, what_is_not_ours_is_foreign, .timeout = 60)
 {
 	struct bench b;
 	bench_open(&b, (struct tw_feed_conf){ 0 });

@@ -1,7 +1,7 @@
 /* TotalView-ITCH 5.0: every message type from bytes stated here. */
 #include "tests/support/itch_bytes.h"
 
-Test(itch50, system_events, .timeout = 30)
+Test(itch50, system_events, .timeout = 60)
 {
 	static const struct {
 		char code;
@@ -28,7 +28,7 @@ Test(itch50, system_events, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(itch50, stock_directory, .timeout = 30)
+Test(itch50, stock_directory, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -79,7 +79,7 @@ Test(itch50, stock_directory, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(itch50, trading_action, .timeout = 30)
+Test(itch50, trading_action, .timeout = 60)
 {
 	static const struct {
 		const char *state;
@@ -109,7 +109,7 @@ Test(itch50, trading_action, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(itch50, operational_halt_of_this_venue_alone, .timeout = 30)
+Test(itch50, operational_halt_of_this_venue_alone, .timeout = 60)
 {
 	static const struct {
 		const char *mic, *code;
@@ -140,7 +140,7 @@ Test(itch50, operational_halt_of_this_venue_alone, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(itch50, short_sale, .timeout = 30)
+Test(itch50, short_sale, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -162,7 +162,7 @@ Test(itch50, short_sale, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(itch50, participant_position, .timeout = 30)
+Test(itch50, participant_position, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -182,7 +182,7 @@ Test(itch50, participant_position, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(itch50, market_wide_circuit_breakers, .timeout = 30)
+Test(itch50, market_wide_circuit_breakers, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -221,7 +221,7 @@ Test(itch50, market_wide_circuit_breakers, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(itch50, ipo_quoting_period, .timeout = 30)
+Test(itch50, ipo_quoting_period, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -252,7 +252,7 @@ Test(itch50, ipo_quoting_period, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(itch50, luld_auction_collar, .timeout = 30)
+Test(itch50, luld_auction_collar, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -268,7 +268,7 @@ Test(itch50, luld_auction_collar, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(itch50, net_order_imbalance, .timeout = 30)
+Test(itch50, net_order_imbalance, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -312,7 +312,7 @@ Test(itch50, net_order_imbalance, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(itch50, retail_interest, .timeout = 30)
+Test(itch50, retail_interest, .timeout = 60)
 {
 	static const char *const flags[] = { "4e", "42", "53", "41", "5a" };
 	static const uint64_t want[] = { 0, TW_SIDE_BUY, TW_SIDE_SELL, TW_SIDE_BUY | TW_SIDE_SELL };
@@ -334,7 +334,7 @@ Test(itch50, retail_interest, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(itch50, capital_raise, .timeout = 30)
+Test(itch50, capital_raise, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -357,7 +357,7 @@ Test(itch50, capital_raise, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(itch50, trades_that_name_no_order, .timeout = 30)
+Test(itch50, trades_that_name_no_order, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -409,7 +409,7 @@ Test(itch50, trades_that_name_no_order, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(itch50, broken_trade, .timeout = 30)
+Test(itch50, broken_trade, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);

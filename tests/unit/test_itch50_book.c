@@ -3,7 +3,7 @@
 
 /* ---- lives of orders ---- */
 
-Test(itch50_book, an_order_from_bytes, .timeout = 30)
+Test(itch50_book, an_order_from_bytes, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -34,7 +34,7 @@ Test(itch50_book, an_order_from_bytes, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(itch50_book, the_largest_price, .timeout = 30)
+Test(itch50_book, the_largest_price, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -45,7 +45,7 @@ Test(itch50_book, the_largest_price, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(itch50_book, executions_in_parts, .timeout = 30)
+Test(itch50_book, executions_in_parts, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -86,7 +86,7 @@ Test(itch50_book, executions_in_parts, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(itch50_book, printable_is_y_alone, .timeout = 30)
+Test(itch50_book, printable_is_y_alone, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -100,7 +100,7 @@ Test(itch50_book, printable_is_y_alone, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(itch50_book, cancels_and_deletes, .timeout = 30)
+Test(itch50_book, cancels_and_deletes, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -131,7 +131,7 @@ Test(itch50_book, cancels_and_deletes, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(itch50_book, replace_chains_inherit_side_and_participant, .timeout = 30)
+Test(itch50_book, replace_chains_inherit_side_and_participant, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -162,7 +162,7 @@ Test(itch50_book, replace_chains_inherit_side_and_participant, .timeout = 30)
 
 /* ---- orders that are not known ---- */
 
-Test(itch50_book, unknown_orders_change_nothing_and_invent_nothing, .timeout = 30)
+Test(itch50_book, unknown_orders_change_nothing_and_invent_nothing, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -204,7 +204,7 @@ Test(itch50_book, unknown_orders_change_nothing_and_invent_nothing, .timeout = 3
 }
 
 /* An order is one of its instrument: a message of another one does not touch it. */
-Test(itch50_book, an_order_of_another_instrument, .timeout = 30)
+Test(itch50_book, an_order_of_another_instrument, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -216,7 +216,7 @@ Test(itch50_book, an_order_of_another_instrument, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(itch50_book, trades_of_instruments_not_named_yet, .timeout = 30)
+Test(itch50_book, trades_of_instruments_not_named_yet, .timeout = 60)
 {
 	static char some[] = "S5";
 	static char *symbols[] = { some, NULL };
@@ -244,7 +244,7 @@ Test(itch50_book, trades_of_instruments_not_named_yet, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(itch50_book, nobody_carries_it, .timeout = 30)
+Test(itch50_book, nobody_carries_it, .timeout = 60)
 {
 	static char other[] = "S6";
 	static char *symbols[] = { other, NULL };
@@ -271,7 +271,7 @@ Test(itch50_book, nobody_carries_it, .timeout = 30)
 
 /* ---- books that are known, and those that are not ---- */
 
-Test(itch50_book, books_are_good_from_the_start_of_messages_to_a_gap, .timeout = 30)
+Test(itch50_book, books_are_good_from_the_start_of_messages_to_a_gap, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -294,7 +294,7 @@ Test(itch50_book, books_are_good_from_the_start_of_messages_to_a_gap, .timeout =
 	bench_close(&b);
 }
 
-Test(itch50_book, a_new_session_forgets_orders_and_codes, .timeout = 30)
+Test(itch50_book, a_new_session_forgets_orders_and_codes, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -327,7 +327,7 @@ Test(itch50_book, a_new_session_forgets_orders_and_codes, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(itch50_book, a_full_table_sends_what_it_follows_alone, .timeout = 30)
+Test(itch50_book, a_full_table_sends_what_it_follows_alone, .timeout = 60)
 {
 	struct bench b;
 	open_with(&b, (struct tw_feed_conf){ .max_orders = 3 });
@@ -353,7 +353,7 @@ Test(itch50_book, a_full_table_sends_what_it_follows_alone, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(itch50_book, what_contradicts_itself_marks_the_book, .timeout = 30)
+Test(itch50_book, what_contradicts_itself_marks_the_book, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -404,7 +404,7 @@ Test(itch50_book, what_contradicts_itself_marks_the_book, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(itch50_book, a_replacement_by_itself, .timeout = 30)
+Test(itch50_book, a_replacement_by_itself, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);

@@ -22,7 +22,7 @@ static const struct tw_msg_session_event *event_at(struct bench *b, uint64_t rec
 #define SUMMER_RECV_NS UINT64_C(1692711000000000000) /* 2023-08-22 13:30 UTC: 09:30 in New York */
 #define OPEN_NS        UINT64_C(34200000000000)
 
-Test(itch50_feed, the_day_comes_from_the_receive_time, .timeout = 30)
+Test(itch50_feed, the_day_comes_from_the_receive_time, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -44,7 +44,7 @@ Test(itch50_feed, the_day_comes_from_the_receive_time, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(itch50_feed, another_day_forgets_orders_and_codes, .timeout = 30)
+Test(itch50_feed, another_day_forgets_orders_and_codes, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -57,7 +57,7 @@ Test(itch50_feed, another_day_forgets_orders_and_codes, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(itch50_feed, the_day_is_configured, .timeout = 30)
+Test(itch50_feed, the_day_is_configured, .timeout = 60)
 {
 	struct bench b;
 	open_with(&b, (struct tw_feed_conf){ .trading_date = 20191230 });
@@ -80,7 +80,7 @@ Test(itch50_feed, the_day_is_configured, .timeout = 30)
 	cr_assert_not_null(strstr(err.text, "20190229"), "%s", err.text);
 }
 
-Test(itch50_feed, no_day_at_all, .timeout = 30)
+Test(itch50_feed, no_day_at_all, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -98,7 +98,7 @@ Test(itch50_feed, no_day_at_all, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(itch50_feed, a_time_of_no_day, .timeout = 30)
+Test(itch50_feed, a_time_of_no_day, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -111,7 +111,7 @@ Test(itch50_feed, a_time_of_no_day, .timeout = 30)
 }
 
 /* Moved to now, the day is still the recording's. */
-Test(itch50_feed, a_replay_that_happens_now, .timeout = 30)
+Test(itch50_feed, a_replay_that_happens_now, .timeout = 60)
 {
 	const int64_t shift_ns = INT64_C(100000000000000001);
 	struct bench b;
@@ -127,7 +127,7 @@ Test(itch50_feed, a_replay_that_happens_now, .timeout = 30)
 
 /* ---- what does not fit ---- */
 
-Test(itch50_feed, lengths, .timeout = 30)
+Test(itch50_feed, lengths, .timeout = 60)
 {
 	static const struct {
 		char type;
@@ -163,7 +163,7 @@ Test(itch50_feed, lengths, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(itch50_feed, names_that_are_none, .timeout = 30)
+Test(itch50_feed, names_that_are_none, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -177,7 +177,7 @@ Test(itch50_feed, names_that_are_none, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(itch50_feed, instruments_beyond_the_table, .timeout = 30)
+Test(itch50_feed, instruments_beyond_the_table, .timeout = 60)
 {
 	struct bench b;
 	open_with(&b, (struct tw_feed_conf){ .max_instruments = 2 });
@@ -189,7 +189,7 @@ Test(itch50_feed, instruments_beyond_the_table, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(itch50_feed, what_is_refused_at_start, .timeout = 30)
+Test(itch50_feed, what_is_refused_at_start, .timeout = 60)
 {
 	static const struct {
 		uint8_t depth;
@@ -210,7 +210,7 @@ Test(itch50_feed, what_is_refused_at_start, .timeout = 30)
 }
 
 /* Ids are the venue's numbers, whatever the order in which symbols come and whatever their hashes. */
-Test(itch50_feed, ids_are_locate_codes, .timeout = 30)
+Test(itch50_feed, ids_are_locate_codes, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);

@@ -52,7 +52,7 @@ static bool add(struct tw_itch50_orders *orders, uint64_t ref)
 	return true;
 }
 
-Test(itch50_orders, full_and_empty, .timeout = 30)
+Test(itch50_orders, full_and_empty, .timeout = 60)
 {
 	struct tw_itch50_orders orders;
 	open_table(&orders, 3);
@@ -74,7 +74,7 @@ Test(itch50_orders, full_and_empty, .timeout = 30)
 	tw_itch50_orders_fini(&orders);
 }
 
-Test(itch50_orders, capacities, .timeout = 30)
+Test(itch50_orders, capacities, .timeout = 60)
 {
 	struct tw_itch50_orders orders;
 	struct tw_error err = { 0 };

@@ -96,7 +96,7 @@ static uint64_t foreign(const struct bench *b)
 	return bench_counter(b, TW_FH_foreign_packets);
 }
 
-Test(moldudp64, in_order_from_any_start, .timeout = 30)
+Test(moldudp64, in_order_from_any_start, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -108,7 +108,7 @@ Test(moldudp64, in_order_from_any_start, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(moldudp64, two_lines_cut_differently, .timeout = 30)
+Test(moldudp64, two_lines_cut_differently, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -122,7 +122,7 @@ Test(moldudp64, two_lines_cut_differently, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(moldudp64, gaps_by_data_and_by_heartbeat, .timeout = 30)
+Test(moldudp64, gaps_by_data_and_by_heartbeat, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -143,7 +143,7 @@ Test(moldudp64, gaps_by_data_and_by_heartbeat, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(moldudp64, a_late_packet_is_not_delivered_twice, .timeout = 30)
+Test(moldudp64, a_late_packet_is_not_delivered_twice, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -156,7 +156,7 @@ Test(moldudp64, a_late_packet_is_not_delivered_twice, .timeout = 30)
 }
 
 /* More than go to the decoder at once, some or all of which came before. */
-Test(moldudp64, packets_of_many_messages, .timeout = 30)
+Test(moldudp64, packets_of_many_messages, .timeout = 60)
 {
 	enum { MANY = 3 * TW_FEED_RUN_MSGS + 5 };
 	for (uint32_t known = 0; known <= MANY; known++) {
@@ -171,7 +171,7 @@ Test(moldudp64, packets_of_many_messages, .timeout = 30)
 	}
 }
 
-Test(moldudp64, the_end_of_a_session, .timeout = 30)
+Test(moldudp64, the_end_of_a_session, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -192,7 +192,7 @@ Test(moldudp64, the_end_of_a_session, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(moldudp64, a_new_session_shows_its_beginning, .timeout = 30)
+Test(moldudp64, a_new_session_shows_its_beginning, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -211,7 +211,7 @@ Test(moldudp64, a_new_session_shows_its_beginning, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(moldudp64, a_silent_session_is_left, .timeout = 30)
+Test(moldudp64, a_silent_session_is_left, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -227,7 +227,7 @@ Test(moldudp64, a_silent_session_is_left, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(moldudp64, two_sessions_in_one_recording_do_not_alternate, .timeout = 30)
+Test(moldudp64, two_sessions_in_one_recording_do_not_alternate, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -242,7 +242,7 @@ Test(moldudp64, two_sessions_in_one_recording_do_not_alternate, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(moldudp64, another_recording_may_go_on_or_begin_anew, .timeout = 30)
+Test(moldudp64, another_recording_may_go_on_or_begin_anew, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -259,7 +259,7 @@ Test(moldudp64, another_recording_may_go_on_or_begin_anew, .timeout = 30)
 }
 
 /* Nobody numbers from 0: re-wrapped captures do, in every packet. */
-Test(moldudp64, packets_without_numbers, .timeout = 30)
+Test(moldudp64, packets_without_numbers, .timeout = 60)
 {
 	static const char zeros[10] = "";
 	struct bench b;
@@ -286,7 +286,7 @@ Test(moldudp64, packets_without_numbers, .timeout = 30)
 }
 
 /* Of a packet whose blocks do not fill it exactly nothing is used, and the next one shows the gap. */
-Test(moldudp64, packets_that_lie, .timeout = 30)
+Test(moldudp64, packets_that_lie, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);
@@ -329,7 +329,7 @@ Test(moldudp64, packets_that_lie, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(moldudp64, messages_of_no_bytes_have_numbers_too, .timeout = 30)
+Test(moldudp64, messages_of_no_bytes_have_numbers_too, .timeout = 60)
 {
 	struct bench b;
 	open_feed(&b);

@@ -201,7 +201,7 @@ static void check_all(struct bed *bed, int n)
 	}
 }
 
-Test(pack, a_lone_message_goes_at_once, .timeout = 10)
+Test(pack, a_lone_message_goes_at_once, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);
@@ -215,7 +215,7 @@ Test(pack, a_lone_message_goes_at_once, .timeout = 10)
 	bed_down(&bed);
 }
 
-Test(pack, datagrams_are_full_while_there_is_more, .timeout = 20)
+Test(pack, datagrams_are_full_while_there_is_more, .timeout = 60)
 {
 	for (uint32_t mtu = 320; mtu <= 4096; mtu += 64) {
 		struct bed bed;
@@ -232,7 +232,7 @@ Test(pack, datagrams_are_full_while_there_is_more, .timeout = 20)
 	}
 }
 
-Test(pack, every_small_amount_of_messages_is_framed, .timeout = 20)
+Test(pack, every_small_amount_of_messages_is_framed, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);
@@ -250,7 +250,7 @@ Test(pack, every_small_amount_of_messages_is_framed, .timeout = 20)
 	bed_down(&bed);
 }
 
-Test(pack, heartbeats_climb_the_ladder, .timeout = 10)
+Test(pack, heartbeats_climb_the_ladder, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);
@@ -277,7 +277,7 @@ Test(pack, heartbeats_climb_the_ladder, .timeout = 10)
 	bed_down(&bed);
 }
 
-Test(pack, a_late_heartbeat_does_not_come_twice, .timeout = 10)
+Test(pack, a_late_heartbeat_does_not_come_twice, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);
@@ -290,7 +290,7 @@ Test(pack, a_late_heartbeat_does_not_come_twice, .timeout = 10)
 	bed_down(&bed);
 }
 
-Test(pack, messages_come_before_a_heartbeat_that_is_due, .timeout = 10)
+Test(pack, messages_come_before_a_heartbeat_that_is_due, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);
@@ -302,7 +302,7 @@ Test(pack, messages_come_before_a_heartbeat_that_is_due, .timeout = 10)
 	bed_down(&bed);
 }
 
-Test(pack, a_lapped_source_becomes_a_hole, .timeout = 10)
+Test(pack, a_lapped_source_becomes_a_hole, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);
@@ -322,7 +322,7 @@ Test(pack, a_lapped_source_becomes_a_hole, .timeout = 10)
 	bed_down(&bed);
 }
 
-Test(pack, an_end_is_said_at_once_and_again, .timeout = 10)
+Test(pack, an_end_is_said_at_once_and_again, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);
@@ -349,7 +349,7 @@ Test(pack, an_end_is_said_at_once_and_again, .timeout = 10)
 	bed_down(&bed);
 }
 
-Test(pack, nothing_is_packed_over_sends_in_flight, .timeout = 20)
+Test(pack, nothing_is_packed_over_sends_in_flight, .timeout = 60)
 {
 	struct bed bed;
 	bed_up_sized(&bed, 1024, 65ul * 64); /* four datagrams */
@@ -377,7 +377,7 @@ Test(pack, nothing_is_packed_over_sends_in_flight, .timeout = 20)
 	bed_down(&bed);
 }
 
-Test(pack, the_log_wraps_without_a_straddle, .timeout = 20)
+Test(pack, the_log_wraps_without_a_straddle, .timeout = 60)
 {
 	for (uint32_t units = 64; units < 96; units++) {
 		struct bed bed;
@@ -398,7 +398,7 @@ Test(pack, the_log_wraps_without_a_straddle, .timeout = 20)
 	}
 }
 
-Test(pack, malformed_messages_never_travel, .timeout = 30)
+Test(pack, malformed_messages_never_travel, .timeout = 60)
 {
 	for (unsigned int kind = 0; kind < 3; kind++) {
 		for (uint64_t from = 1; from < 30; from++) {
@@ -430,7 +430,7 @@ Test(pack, malformed_messages_never_travel, .timeout = 30)
 	}
 }
 
-Test(pack, a_datagram_with_room_left_is_the_last, .timeout = 10)
+Test(pack, a_datagram_with_room_left_is_the_last, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);
@@ -444,7 +444,7 @@ Test(pack, a_datagram_with_room_left_is_the_last, .timeout = 10)
 	bed_down(&bed);
 }
 
-Test(pack, an_error_comes_after_the_datagrams_before_it, .timeout = 10)
+Test(pack, an_error_comes_after_the_datagrams_before_it, .timeout = 60)
 {
 	struct bed bed;
 	/* as many messages as fill a datagram: one that has room left is the last of its poll */
@@ -467,7 +467,7 @@ Test(pack, an_error_comes_after_the_datagrams_before_it, .timeout = 10)
 	bed_down(&bed);
 }
 
-Test(pack, replay_is_flagged_everywhere, .timeout = 10)
+Test(pack, replay_is_flagged_everywhere, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);
@@ -485,7 +485,7 @@ Test(pack, replay_is_flagged_everywhere, .timeout = 10)
 	bed_down(&bed);
 }
 
-Test(pack, a_stamp_that_is_bad_is_not_given_on, .timeout = 10)
+Test(pack, a_stamp_that_is_bad_is_not_given_on, .timeout = 60)
 {
 	struct bed bed;
 	bed_up(&bed);

@@ -20,7 +20,7 @@ static struct bed *bed_with_gap(void)
 
 /* --- making ---------------------------------------------------------------------------------- */
 
-Test(repair, refuses_what_it_cannot_work_with, .timeout = 10)
+Test(repair, refuses_what_it_cannot_work_with, .timeout = 60)
 {
 	struct bed *bed = bed_new();
 	struct tw_repair_conf good = bed->conf;
@@ -77,7 +77,7 @@ Test(repair, refuses_what_it_cannot_work_with, .timeout = 10)
 
 /* --- when ------------------------------------------------------------------------------------ */
 
-Test(repair, asks_at_once_when_both_lines_have_passed, .timeout = 10)
+Test(repair, asks_at_once_when_both_lines_have_passed, .timeout = 60)
 {
 	struct bed *bed = bed_with_gap();
 	const struct tw_repair_read *read = &bed->reads[0];
@@ -104,7 +104,7 @@ Test(repair, asks_at_once_when_both_lines_have_passed, .timeout = 10)
 	bed_free(bed);
 }
 
-Test(repair, waits_for_the_other_line_but_no_longer_than_wait_ns, .timeout = 10)
+Test(repair, waits_for_the_other_line_but_no_longer_than_wait_ns, .timeout = 60)
 {
 	struct bed *bed = bed_new();
 
@@ -125,7 +125,7 @@ Test(repair, waits_for_the_other_line_but_no_longer_than_wait_ns, .timeout = 10)
 	bed_free(bed);
 }
 
-Test(repair, asks_when_the_last_line_passes, .timeout = 10)
+Test(repair, asks_when_the_last_line_passes, .timeout = 60)
 {
 	struct bed *bed = bed_new();
 
@@ -138,7 +138,7 @@ Test(repair, asks_when_the_last_line_passes, .timeout = 10)
 	bed_free(bed);
 }
 
-Test(repair, never_gives_up_what_a_line_may_still_bring, .timeout = 10)
+Test(repair, never_gives_up_what_a_line_may_still_bring, .timeout = 60)
 {
 	struct bed *bed = bed_new();
 
@@ -174,7 +174,7 @@ static void lose_every_other(struct bed *bed, uint32_t gaps)
 	}
 }
 
-Test(repair, a_hundred_spaced_gaps_in_one_window, .timeout = 10)
+Test(repair, a_hundred_spaced_gaps_in_one_window, .timeout = 60)
 {
 	struct bed *bed = bed_new();
 
@@ -194,7 +194,7 @@ Test(repair, a_hundred_spaced_gaps_in_one_window, .timeout = 10)
 	bed_free(bed);
 }
 
-Test(repair, joins_only_below_join_units, .timeout = 10)
+Test(repair, joins_only_below_join_units, .timeout = 60)
 {
 	struct bed *bed = bed_draft();
 	bed->conf.join_units = 0;
@@ -216,7 +216,7 @@ Test(repair, joins_only_below_join_units, .timeout = 10)
 	}
 }
 
-Test(repair, what_is_larger_than_one_read_is_asked_for_in_several, .timeout = 10)
+Test(repair, what_is_larger_than_one_read_is_asked_for_in_several, .timeout = 60)
 {
 	struct bed *bed = bed_new();
 	uint32_t max_units = bed->conf.read_max_bytes / 64;
@@ -242,7 +242,7 @@ Test(repair, what_is_larger_than_one_read_is_asked_for_in_several, .timeout = 10
 	bed_free(bed);
 }
 
-Test(repair, over_the_end_of_the_log, .timeout = 10)
+Test(repair, over_the_end_of_the_log, .timeout = 60)
 {
 	struct bed *bed = bed_draft();
 	bed->log_bytes = 64 + 64 * 200; /* wraps every few dozen datagrams, and skips units there */
@@ -258,7 +258,7 @@ Test(repair, over_the_end_of_the_log, .timeout = 10)
 	bed_free(bed);
 }
 
-Test(repair, no_more_reads_than_allowed, .timeout = 10)
+Test(repair, no_more_reads_than_allowed, .timeout = 60)
 {
 	struct bed *bed = bed_draft();
 	bed->conf.join_units = 0;
@@ -274,7 +274,7 @@ Test(repair, no_more_reads_than_allowed, .timeout = 10)
 	bed_free(bed);
 }
 
-Test(repair, paced_by_bytes, .timeout = 10)
+Test(repair, paced_by_bytes, .timeout = 60)
 {
 	struct bed *bed = bed_draft();
 	bed->conf.join_units = 0;
@@ -303,7 +303,7 @@ Test(repair, paced_by_bytes, .timeout = 10)
 
 /* --- where ----------------------------------------------------------------------------------- */
 
-Test(repair, a_lost_tail_is_healed_by_the_next_heartbeat, .timeout = 10)
+Test(repair, a_lost_tail_is_healed_by_the_next_heartbeat, .timeout = 60)
 {
 	struct bed *bed = bed_new();
 
@@ -329,7 +329,7 @@ Test(repair, a_lost_tail_is_healed_by_the_next_heartbeat, .timeout = 10)
 	bed_free(bed);
 }
 
-Test(repair, the_head_of_a_session_is_asked_for_by_position, .timeout = 10)
+Test(repair, the_head_of_a_session_is_asked_for_by_position, .timeout = 60)
 {
 	struct bed *bed = bed_new();
 
@@ -349,7 +349,7 @@ Test(repair, the_head_of_a_session_is_asked_for_by_position, .timeout = 10)
 
 /* Only the session's first publisher has it where the others' logs begin: what those begin with is taken all the
  * same, and none of them has done wrong. */
-Test(repair, the_head_of_a_session_that_a_later_life_does_not_have, .timeout = 10)
+Test(repair, the_head_of_a_session_that_a_later_life_does_not_have, .timeout = 60)
 {
 	struct bed *bed = bed_new();
 	struct tw_repair_stats stats;
@@ -382,7 +382,7 @@ Test(repair, the_head_of_a_session_that_a_later_life_does_not_have, .timeout = 1
 	bed_free(bed);
 }
 
-Test(repair, a_head_that_has_been_overwritten_is_asked_for_by_number, .timeout = 10)
+Test(repair, a_head_that_has_been_overwritten_is_asked_for_by_number, .timeout = 60)
 {
 	struct bed *bed = bed_draft();
 	bed->log_bytes = 64 + 64 * 1500;
@@ -403,7 +403,7 @@ Test(repair, a_head_that_has_been_overwritten_is_asked_for_by_number, .timeout =
 	bed_free(bed);
 }
 
-Test(repair, a_head_that_finds_no_room_is_asked_for_again_by_position, .timeout = 10)
+Test(repair, a_head_that_finds_no_room_is_asked_for_again_by_position, .timeout = 60)
 {
 	struct bed *bed = bed_draft();
 	bed->arb_conf.store_dgrams = 1;
@@ -427,7 +427,7 @@ Test(repair, a_head_that_finds_no_room_is_asked_for_again_by_position, .timeout 
 	bed_free(bed);
 }
 
-Test(repair, a_late_joiner_asks_by_number_from_the_begin, .timeout = 10)
+Test(repair, a_late_joiner_asks_by_number_from_the_begin, .timeout = 60)
 {
 	struct bed *bed = bed_new();
 
@@ -450,7 +450,7 @@ Test(repair, a_late_joiner_asks_by_number_from_the_begin, .timeout = 10)
 	bed_free(bed);
 }
 
-Test(repair, a_late_joiner_gets_what_is_still_there, .timeout = 10)
+Test(repair, a_late_joiner_gets_what_is_still_there, .timeout = 60)
 {
 	struct bed *bed = bed_draft();
 	bed->log_bytes = 64 + 64 * 2000;
@@ -476,7 +476,7 @@ Test(repair, a_late_joiner_gets_what_is_still_there, .timeout = 10)
 	bed_free(bed);
 }
 
-Test(repair, between_two_lives_of_a_publisher_by_number, .timeout = 10)
+Test(repair, between_two_lives_of_a_publisher_by_number, .timeout = 60)
 {
 	struct bed *bed = bed_new();
 
@@ -496,7 +496,7 @@ Test(repair, between_two_lives_of_a_publisher_by_number, .timeout = 10)
 	bed_free(bed);
 }
 
-Test(repair, what_a_new_life_does_not_have_is_lost_at_once, .timeout = 10)
+Test(repair, what_a_new_life_does_not_have_is_lost_at_once, .timeout = 60)
 {
 	struct bed *bed = bed_new();
 
@@ -517,7 +517,7 @@ Test(repair, what_a_new_life_does_not_have_is_lost_at_once, .timeout = 10)
 	bed_free(bed);
 }
 
-Test(repair, does_not_ask_for_what_lies_before_a_history, .timeout = 10)
+Test(repair, does_not_ask_for_what_lies_before_a_history, .timeout = 60)
 {
 	struct bed *bed = bed_draft();
 	bed->log_bytes = 64 + 64 * 2000;
@@ -551,7 +551,7 @@ Test(repair, does_not_ask_for_what_lies_before_a_history, .timeout = 10)
 	bed_free(bed);
 }
 
-Test(repair, overwritten_by_position_is_asked_for_by_number, .timeout = 10)
+Test(repair, overwritten_by_position_is_asked_for_by_number, .timeout = 60)
 {
 	struct bed *bed = bed_draft();
 	bed->log_bytes = 64 + 64 * 1500;
@@ -622,7 +622,7 @@ Test(repair, a_million_gaps_need_no_memory, .timeout = 60)
 }
 
 /* Hundreds of gaps open at once: a poll looks at a part of them, all of them are asked for. */
-Test(repair, more_gaps_than_one_poll_looks_at, .timeout = 20)
+Test(repair, more_gaps_than_one_poll_looks_at, .timeout = 60)
 {
 	struct bed *bed = bed_draft();
 	bed->arb_conf.store_dgrams = 2048;

@@ -43,7 +43,7 @@ static void until_read(struct bed *bed, uint64_t ns)
 
 /* --- again ----------------------------------------------------------------------------------- */
 
-Test(repair, backs_off_goes_round_the_servers_and_ends, .timeout = 10)
+Test(repair, backs_off_goes_round_the_servers_and_ends, .timeout = 60)
 {
 	struct bed *bed = bed_of(3);
 	uint64_t back_off_ns = RETRY_NS;
@@ -69,7 +69,7 @@ Test(repair, backs_off_goes_round_the_servers_and_ends, .timeout = 10)
 	bed_free(bed);
 }
 
-Test(repair, not_again_before_a_round_trip, .timeout = 10)
+Test(repair, not_again_before_a_round_trip, .timeout = 60)
 {
 	struct bed *bed = bed_of(1);
 	uint64_t trip_ns = 6 * RETRY_NS; /* within retry_max_ns: not overdue */
@@ -88,7 +88,7 @@ Test(repair, not_again_before_a_round_trip, .timeout = 10)
 	bed_free(bed);
 }
 
-Test(repair, waits_for_what_is_outstanding_after_the_last_attempt, .timeout = 10)
+Test(repair, waits_for_what_is_outstanding_after_the_last_attempt, .timeout = 60)
 {
 	struct bed *bed = bed_draft();
 	bed->conf.attempts_max = 1;
@@ -105,7 +105,7 @@ Test(repair, waits_for_what_is_outstanding_after_the_last_attempt, .timeout = 10
 	bed_free(bed);
 }
 
-Test(repair, gives_up_in_time_whatever_the_servers_do, .timeout = 10)
+Test(repair, gives_up_in_time_whatever_the_servers_do, .timeout = 60)
 {
 	struct bed *bed = bed_of(2);
 
@@ -124,7 +124,7 @@ Test(repair, gives_up_in_time_whatever_the_servers_do, .timeout = 10)
 	bed_free(bed);
 }
 
-Test(repair, a_server_that_comes_up_is_asked, .timeout = 10)
+Test(repair, a_server_that_comes_up_is_asked, .timeout = 60)
 {
 	struct bed *bed = bed_of(1);
 
@@ -142,7 +142,7 @@ Test(repair, a_server_that_comes_up_is_asked, .timeout = 10)
 
 /* --- servers --------------------------------------------------------------------------------- */
 
-Test(repair, a_refusing_server_is_left_alone_for_a_while, .timeout = 10)
+Test(repair, a_refusing_server_is_left_alone_for_a_while, .timeout = 60)
 {
 	struct bed *bed = bed_of(2);
 
@@ -176,7 +176,7 @@ Test(repair, a_refusing_server_is_left_alone_for_a_while, .timeout = 10)
 	bed_free(bed);
 }
 
-Test(repair, a_silent_server_does_not_hold_up_the_others, .timeout = 10)
+Test(repair, a_silent_server_does_not_hold_up_the_others, .timeout = 60)
 {
 	struct bed *bed = bed_draft();
 	bed->conf.servers = 2;
@@ -212,7 +212,7 @@ Test(repair, a_silent_server_does_not_hold_up_the_others, .timeout = 10)
 	bed_free(bed);
 }
 
-Test(repair, answers_to_nobody_are_ignored, .timeout = 10)
+Test(repair, answers_to_nobody_are_ignored, .timeout = 60)
 {
 	struct bed *bed = bed_of(1);
 
@@ -232,7 +232,7 @@ Test(repair, answers_to_nobody_are_ignored, .timeout = 10)
 	bed_free(bed);
 }
 
-Test(repair, a_new_session_drops_what_is_outstanding, .timeout = 10)
+Test(repair, a_new_session_drops_what_is_outstanding, .timeout = 60)
 {
 	struct bed *bed = bed_of(1);
 
@@ -344,7 +344,7 @@ static const struct {
 
 /* The first datagram of an answer is not what was asked for: nothing of it is believed, its server is left
  * alone, and the other one heals the gap. */
-Test(repair, a_lie_harms_its_own_read_and_no_more, .timeout = 20)
+Test(repair, a_lie_harms_its_own_read_and_no_more, .timeout = 60)
 {
 	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
 		struct bed *bed = bed_of(2);
@@ -380,7 +380,7 @@ static void lose_between_lives(struct bed *bed, uint32_t msgs)
 }
 
 /* The same where the read was by number. */
-Test(repair, a_lie_by_number, .timeout = 20)
+Test(repair, a_lie_by_number, .timeout = 60)
 {
 	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
 		struct bed *bed = bed_of(2);
@@ -405,7 +405,7 @@ Test(repair, a_lie_by_number, .timeout = 20)
 	}
 }
 
-Test(repair, what_is_right_of_an_answer_is_used, .timeout = 10)
+Test(repair, what_is_right_of_an_answer_is_used, .timeout = 60)
 {
 	struct bed *bed = bed_of(1);
 
@@ -424,7 +424,7 @@ Test(repair, what_is_right_of_an_answer_is_used, .timeout = 10)
 }
 
 /* A server that lies about one gap cannot touch another one. */
-Test(repair, nothing_is_decided_that_was_not_asked_for, .timeout = 10)
+Test(repair, nothing_is_decided_that_was_not_asked_for, .timeout = 60)
 {
 	struct bed *bed = bed_draft();
 	bed->conf.join_units = 0;
@@ -452,7 +452,7 @@ Test(repair, nothing_is_decided_that_was_not_asked_for, .timeout = 10)
 }
 
 /* A line that lies about where the log goes on. */
-Test(repair, a_false_place_is_healed_by_number, .timeout = 10)
+Test(repair, a_false_place_is_healed_by_number, .timeout = 60)
 {
 	struct bed *bed = bed_of(1);
 
@@ -492,7 +492,7 @@ Test(repair, a_false_place_is_healed_by_number, .timeout = 10)
 /* --- the store ------------------------------------------------------------------------------- */
 
 /* A full store with a server that may still help: what finds no room is brought by history in its turn. */
-Test(repair, what_finds_no_room_is_set_aside, .timeout = 10)
+Test(repair, what_finds_no_room_is_set_aside, .timeout = 60)
 {
 	struct bed *bed = bed_draft();
 	bed->arb_conf.store_dgrams = 4;
@@ -517,7 +517,7 @@ Test(repair, what_finds_no_room_is_set_aside, .timeout = 10)
 }
 
 /* As long as some server is trusted: one that has brought something, until it fails; or for a moment. */
-Test(repair, what_finds_no_room_is_given_up_where_no_server_is_trusted, .timeout = 10)
+Test(repair, what_finds_no_room_is_given_up_where_no_server_is_trusted, .timeout = 60)
 {
 	struct bed *bed = bed_draft();
 	bed->arb_conf.store_dgrams = 4;
@@ -541,7 +541,7 @@ Test(repair, what_finds_no_room_is_given_up_where_no_server_is_trusted, .timeout
 	bed_free(bed);
 }
 
-Test(repair, a_server_is_trusted_until_it_fails, .timeout = 10)
+Test(repair, a_server_is_trusted_until_it_fails, .timeout = 60)
 {
 	struct bed *bed = bed_draft();
 	bed->arb_conf.store_dgrams = 4;
@@ -566,7 +566,7 @@ Test(repair, a_server_is_trusted_until_it_fails, .timeout = 10)
 }
 
 /* A subscriber that stood still longer than give_up_ns asks before it gives up. */
-Test(repair, who_stood_still_has_as_long_again, .timeout = 10)
+Test(repair, who_stood_still_has_as_long_again, .timeout = 60)
 {
 	struct bed *bed = bed_draft();
 	bed_open(bed);
@@ -587,7 +587,7 @@ Test(repair, who_stood_still_has_as_long_again, .timeout = 10)
 }
 
 /* Reads that cannot be posted are no attempts. */
-Test(repair, want_of_a_slot_is_no_attempt, .timeout = 10)
+Test(repair, want_of_a_slot_is_no_attempt, .timeout = 60)
 {
 	struct bed *bed = bed_draft();
 	bed->conf.attempts_max = 2;
@@ -610,7 +610,7 @@ Test(repair, want_of_a_slot_is_no_attempt, .timeout = 10)
 }
 
 /* Nor is one whose bytes found no room. */
-Test(repair, want_of_room_is_no_attempt, .timeout = 10)
+Test(repair, want_of_room_is_no_attempt, .timeout = 60)
 {
 	struct bed *bed = bed_draft();
 	bed->arb_conf.store_dgrams = 3;
@@ -641,7 +641,7 @@ Test(repair, want_of_room_is_no_attempt, .timeout = 10)
 	bed_free(bed);
 }
 
-Test(repair, no_more_bytes_are_outstanding_than_allowed, .timeout = 10)
+Test(repair, no_more_bytes_are_outstanding_than_allowed, .timeout = 60)
 {
 	struct bed *bed = bed_draft();
 	bed->conf.join_units = 0;
@@ -659,7 +659,7 @@ Test(repair, no_more_bytes_are_outstanding_than_allowed, .timeout = 10)
 	bed_free(bed);
 }
 
-Test(repair, a_full_store_takes_the_next_rung, .timeout = 10)
+Test(repair, a_full_store_takes_the_next_rung, .timeout = 60)
 {
 	struct bed *bed = bed_draft();
 	bed->arb_conf.store_dgrams = 4;

@@ -28,7 +28,7 @@ static unsigned int accepted_when_bent(const void *head, bool (*holds)(const voi
 	return accepted;
 }
 
-Test(repair_wire, the_bytes_are_those_of_the_document, .timeout = 10)
+Test(repair_wire, the_bytes_are_those_of_the_document, .timeout = 60)
 {
 	static const uint8_t read_bytes[TW_RW_HEAD_BYTES] = {
 		'T', 'W', 'R', '1', 1, 0, 3, 0, 0, 0, 0, 0, 0, 0, 3, 0, /* lead */
@@ -53,7 +53,7 @@ Test(repair_wire, the_bytes_are_those_of_the_document, .timeout = 10)
 	cr_assert_eq(((const uint8_t *)&read)[9], 1);
 }
 
-Test(repair_wire, what_is_put_is_parsed, .timeout = 10)
+Test(repair_wire, what_is_put_is_parsed, .timeout = 60)
 {
 	struct tw_rw_read_head head;
 	struct tw_rw_login_head login;
@@ -92,7 +92,7 @@ Test(repair_wire, what_is_put_is_parsed, .timeout = 10)
 	}
 }
 
-Test(repair_wire, a_head_is_not_judged_before_it_is_whole, .timeout = 10)
+Test(repair_wire, a_head_is_not_judged_before_it_is_whole, .timeout = 60)
 {
 	struct tw_rw_read_head head;
 	struct tw_read got;
@@ -134,7 +134,7 @@ static bool gone_holds(const void *head)
 	return reply_holds(head);
 }
 
-Test(repair_wire, no_bit_that_means_nothing_may_be_set, .timeout = 10)
+Test(repair_wire, no_bit_that_means_nothing_may_be_set, .timeout = 60)
 {
 	struct tw_rw_read_head head;
 	struct tw_rw_login_head login;
@@ -167,7 +167,7 @@ Test(repair_wire, no_bit_that_means_nothing_may_be_set, .timeout = 10)
 	cr_assert_eq(accepted_when_bent(&login, login_holds), 8 + 16 + 6 + 1);
 }
 
-Test(repair_wire, a_reply_must_be_the_answer, .timeout = 10)
+Test(repair_wire, a_reply_must_be_the_answer, .timeout = 60)
 {
 	struct tw_rw_read_head head;
 	enum tw_read_status status;
@@ -196,7 +196,7 @@ Test(repair_wire, a_reply_must_be_the_answer, .timeout = 10)
 #undef REPLY
 }
 
-Test(repair_wire, strangers_and_other_versions_are_told_apart, .timeout = 10)
+Test(repair_wire, strangers_and_other_versions_are_told_apart, .timeout = 60)
 {
 	struct tw_rw_login_head login;
 	char name[TW_READ_NAME_BYTES];
@@ -217,7 +217,7 @@ Test(repair_wire, strangers_and_other_versions_are_told_apart, .timeout = 10)
 	cr_assert_eq(tw_rw_parse_login_reply(&login, sizeof(login), ENV, &result), TW_RW_FIELDS);
 }
 
-Test(repair_wire, ranges_and_names, .timeout = 10)
+Test(repair_wire, ranges_and_names, .timeout = 60)
 {
 	struct tw_read r = by_pos;
 	cr_assert(tw_rw_read_holds(&r));

@@ -192,7 +192,7 @@ Test(roce, joined_crc_is_the_straight_one, .init = setup)
 	}
 }
 
-Test(roce, every_identification_is_solved, .init = setup, .timeout = 30)
+Test(roce, every_identification_is_solved, .init = setup, .timeout = 60)
 {
 	const uint32_t lengths[] = { 0, 64, 1024, 4096 };
 	struct tw_roce_flow sender = a_sender(), receiver = a_receiver();

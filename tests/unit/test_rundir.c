@@ -28,7 +28,7 @@ static void cleanup(void)
 	}
 }
 
-TestSuite(rundir, .init = setup, .fini = cleanup, .timeout = 20);
+TestSuite(rundir, .init = setup, .fini = cleanup, .timeout = 60);
 
 static const char *in_root(const char *name)
 {

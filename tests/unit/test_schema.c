@@ -374,7 +374,7 @@ Test(schema, xml_says_what_the_descriptors_say, .timeout = 60)
 	schema_close(&s);
 }
 
-Test(schema, id_and_header, .timeout = 10)
+Test(schema, id_and_header, .timeout = 60)
 {
 	static const char *const header[] = { "blockLength", "templateId", "schemaId", "version" };
 	struct scanner s = schema_open();
@@ -429,7 +429,7 @@ static void cover(uint8_t *bytes, size_t offset, size_t n, const char *what)
 	}
 }
 
-Test(schema, descriptors_and_padding_cover_each_struct_once, .timeout = 10)
+Test(schema, descriptors_and_padding_cover_each_struct_once, .timeout = 60)
 {
 	for (unsigned int id = 1; id < TW_MSG_KIND_LIMIT; id++) {
 		const struct tw_msg_desc *desc = tw_msg_describe((uint16_t)id);
@@ -455,7 +455,7 @@ Test(schema, descriptors_and_padding_cover_each_struct_once, .timeout = 10)
 	}
 }
 
-Test(schema, kinds_and_sizes_agree_with_the_table, .timeout = 10)
+Test(schema, kinds_and_sizes_agree_with_the_table, .timeout = 60)
 {
 #define CHECK_KIND(name, id, kind, tag)                                    \
 	cr_assert_str_eq(tw_msg_kind_name(id), #kind);                     \

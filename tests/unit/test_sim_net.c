@@ -53,7 +53,7 @@ static struct tally run(struct tw_sim *sim, uint32_t sends)
 	return tally;
 }
 
-Test(sim_net, perfect_by_default, .timeout = 20)
+Test(sim_net, perfect_by_default, .timeout = 60)
 {
 	struct tw_sim *sim = open_sim(1, 1, 1, 4);
 	struct tally tally = run(sim, SENDS);
@@ -63,7 +63,7 @@ Test(sim_net, perfect_by_default, .timeout = 20)
 	tw_sim_close(sim);
 }
 
-Test(sim_net, jitter_does_not_reorder, .timeout = 20)
+Test(sim_net, jitter_does_not_reorder, .timeout = 60)
 {
 	struct tw_sim *sim = open_sim(2, 1, 1, SENDS);
 
@@ -74,7 +74,7 @@ Test(sim_net, jitter_does_not_reorder, .timeout = 20)
 	tw_sim_close(sim);
 }
 
-Test(sim_net, faults_happen_as_often_as_asked, .timeout = 20)
+Test(sim_net, faults_happen_as_often_as_asked, .timeout = 60)
 {
 	struct tw_sim *sim = open_sim(3, 1, 1, SENDS);
 	struct tw_sim_link *link = tw_sim_link(sim, 0, 0);
@@ -94,7 +94,7 @@ Test(sim_net, faults_happen_as_often_as_asked, .timeout = 20)
 	tw_sim_close(sim);
 }
 
-Test(sim_net, same_seed_same_run, .timeout = 20)
+Test(sim_net, same_seed_same_run, .timeout = 60)
 {
 	uint64_t hashes[3];
 
@@ -109,7 +109,7 @@ Test(sim_net, same_seed_same_run, .timeout = 20)
 	cr_expect_neq(hashes[0], hashes[2]);
 }
 
-Test(sim_net, links_are_apart_and_can_be_cut, .timeout = 20)
+Test(sim_net, links_are_apart_and_can_be_cut, .timeout = 60)
 {
 	struct tw_sim *sim = open_sim(4, 2, 2, 8);
 	struct tw_sim_event event;
@@ -127,7 +127,7 @@ Test(sim_net, links_are_apart_and_can_be_cut, .timeout = 20)
 	tw_sim_close(sim);
 }
 
-Test(sim_net, a_full_queue_drops_and_a_dead_process_has_none, .timeout = 20)
+Test(sim_net, a_full_queue_drops_and_a_dead_process_has_none, .timeout = 60)
 {
 	struct tw_sim *sim = open_sim(5, 1, 1, 3);
 	struct tw_sim_event event;
@@ -150,7 +150,7 @@ Test(sim_net, a_full_queue_drops_and_a_dead_process_has_none, .timeout = 20)
 	tw_sim_close(NULL);
 }
 
-Test(sim_net, timers_of_one_time_keep_their_order, .timeout = 20)
+Test(sim_net, timers_of_one_time_keep_their_order, .timeout = 60)
 {
 	struct tw_sim *sim = open_sim(6, 1, 1, 1);
 	struct tw_sim_event event;
@@ -175,7 +175,7 @@ Test(sim_net, timers_of_one_time_keep_their_order, .timeout = 20)
 	tw_sim_close(sim);
 }
 
-Test(sim_net, refuses_nonsense, .timeout = 20)
+Test(sim_net, refuses_nonsense, .timeout = 60)
 {
 	struct tw_sim *sim = (void *)1;
 	struct tw_sim_conf conf = { .receivers = 0, .lines = 1, .queue_dgrams = 1 };

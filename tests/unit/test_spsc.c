@@ -14,7 +14,7 @@ static struct element make(uint64_t number)
 	return (struct element){ .number = number, .check = (uint32_t)(number * 2654435761u) };
 }
 
-Test(spsc, holds_as_many_as_it_says_and_gives_them_back_in_order, .timeout = 10)
+Test(spsc, holds_as_many_as_it_says_and_gives_them_back_in_order, .timeout = 60)
 {
 	struct element memory[8], got = { 0 };
 	struct tw_spsc ring;
@@ -47,7 +47,7 @@ Test(spsc, holds_as_many_as_it_says_and_gives_them_back_in_order, .timeout = 10)
 	cr_assert(tw_spsc_empty(&ring));
 }
 
-Test(spsc, indices_wrap, .timeout = 10)
+Test(spsc, indices_wrap, .timeout = 60)
 {
 	uint32_t memory[4], got;
 	struct tw_spsc ring;
@@ -65,7 +65,7 @@ Test(spsc, indices_wrap, .timeout = 10)
 	cr_assert_not(tw_spsc_pop(&ring, &got));
 }
 
-Test(spsc, one_place_is_enough, .timeout = 10)
+Test(spsc, one_place_is_enough, .timeout = 60)
 {
 	uint32_t memory[1], got;
 	struct tw_spsc ring;

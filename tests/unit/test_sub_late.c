@@ -32,7 +32,7 @@ static bool take(struct tw_sub_late *late, uint16_t venue_id, uint32_t instrumen
 	return tw_sub_late_take(late, &msg, seq, open_seq);
 }
 
-Test(sub_late, a_later_one_of_the_same_instrument_makes_it_late, .timeout = 10)
+Test(sub_late, a_later_one_of_the_same_instrument_makes_it_late, .timeout = 60)
 {
 	struct tw_sub_late *late = late_new(2);
 
@@ -49,7 +49,7 @@ Test(sub_late, a_later_one_of_the_same_instrument_makes_it_late, .timeout = 10)
 }
 
 /* As many as a set has room for, whichever set they are in. */
-Test(sub_late, neighbours_in_a_set_are_told_apart, .timeout = 10)
+Test(sub_late, neighbours_in_a_set_are_told_apart, .timeout = 60)
 {
 	struct tw_sub_late *late = late_new(2);
 
@@ -69,7 +69,7 @@ Test(sub_late, neighbours_in_a_set_are_told_apart, .timeout = 10)
 	free(late);
 }
 
-Test(sub_late, what_nobody_can_tell_is_late_after_anything, .timeout = 10)
+Test(sub_late, what_nobody_can_tell_is_late_after_anything, .timeout = 60)
 {
 	struct tw_sub_late *late = late_new(2);
 

@@ -25,7 +25,7 @@ static struct tw_msg_instrument_definition definition(uint16_t venue, uint32_t i
 	return def;
 }
 
-Test(subscribe, symbols_belong_to_channel_venue_and_session, .timeout = 30)
+Test(subscribe, symbols_belong_to_channel_venue_and_session, .timeout = 60)
 {
 	struct tw_symbols symbols;
 	struct tw_msg_instrument_definition def = definition(1, 5, "ZVZZT");

@@ -48,7 +48,7 @@ static const void *last(const struct bench *b, enum tw_msg_kind kind)
 		cr_assert_eq(bench_counter(b, TW_FH_malformed_messages), 0); \
 	} while (0)
 
-Test(tops16, quote, .timeout = 30)
+Test(tops16, quote, .timeout = 60)
 {
 	struct bench b;
 	open_plain(&b);
@@ -78,7 +78,7 @@ Test(tops16, quote, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(tops16, quote_sides_and_flags, .timeout = 30)
+Test(tops16, quote_sides_and_flags, .timeout = 60)
 {
 	struct bench b;
 	open_plain(&b);
@@ -118,7 +118,7 @@ Test(tops16, quote_sides_and_flags, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(tops16, receive_delta, .timeout = 30)
+Test(tops16, receive_delta, .timeout = 60)
 {
 	static const struct {
 		int64_t delta_ns;
@@ -153,7 +153,7 @@ Test(tops16, receive_delta, .timeout = 30)
 }
 
 /* A replay that happens now: all times of the venue move, none stays none. */
-Test(tops16, times_move_together, .timeout = 30)
+Test(tops16, times_move_together, .timeout = 60)
 {
 	struct bench b;
 	open_plain(&b);
@@ -180,7 +180,7 @@ Test(tops16, times_move_together, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(tops16, trade_and_break, .timeout = 30)
+Test(tops16, trade_and_break, .timeout = 60)
 {
 	struct bench b;
 	open_plain(&b);
@@ -232,7 +232,7 @@ Test(tops16, trade_and_break, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(tops16, system_events, .timeout = 30)
+Test(tops16, system_events, .timeout = 60)
 {
 	static const struct {
 		char venue;
@@ -268,7 +268,7 @@ Test(tops16, system_events, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(tops16, security_directory, .timeout = 30)
+Test(tops16, security_directory, .timeout = 60)
 {
 	struct bench b;
 	open_plain(&b);
@@ -305,7 +305,7 @@ Test(tops16, security_directory, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(tops16, statuses, .timeout = 30)
+Test(tops16, statuses, .timeout = 60)
 {
 	struct bench b;
 	open_plain(&b);
@@ -348,7 +348,7 @@ Test(tops16, statuses, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(tops16, short_sale, .timeout = 30)
+Test(tops16, short_sale, .timeout = 60)
 {
 	static const struct {
 		const char *hex;
@@ -374,7 +374,7 @@ Test(tops16, short_sale, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(tops16, security_event_and_retail_interest, .timeout = 30)
+Test(tops16, security_event_and_retail_interest, .timeout = 60)
 {
 	struct bench b;
 	open_plain(&b);
@@ -408,7 +408,7 @@ Test(tops16, security_event_and_retail_interest, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(tops16, official_price, .timeout = 30)
+Test(tops16, official_price, .timeout = 60)
 {
 	struct bench b;
 	open_plain(&b);
@@ -425,7 +425,7 @@ Test(tops16, official_price, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(tops16, auction_information, .timeout = 30)
+Test(tops16, auction_information, .timeout = 60)
 {
 	struct bench b;
 	open_plain(&b);
@@ -512,7 +512,7 @@ Test(tops16, lengths, .timeout = 60)
 	}
 }
 
-Test(tops16, unknown_types_and_bad_symbols, .timeout = 30)
+Test(tops16, unknown_types_and_bad_symbols, .timeout = 60)
 {
 	struct bench b;
 	open_plain(&b);
@@ -533,7 +533,7 @@ Test(tops16, unknown_types_and_bad_symbols, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(tops16, channels_take_what_their_symbols_say, .timeout = 30)
+Test(tops16, channels_take_what_their_symbols_say, .timeout = 60)
 {
 	struct bench b;
 	char *some[] = { (char[]){ "MSFT" }, (char[]){ "AAPL" }, NULL };
@@ -557,7 +557,7 @@ Test(tops16, channels_take_what_their_symbols_say, .timeout = 30)
 	bench_close(&b);
 }
 
-Test(tops16, a_full_table_drops_and_counts, .timeout = 30)
+Test(tops16, a_full_table_drops_and_counts, .timeout = 60)
 {
 	struct bench b;
 	bench_open(&b, (struct tw_feed_conf){ .max_instruments = 1 });

@@ -9,7 +9,7 @@
 
 #define LIMIT_NS 5000000000ull
 
-Test(udp, two_receivers_of_one_group, .timeout = 30)
+Test(udp, two_receivers_of_one_group, .timeout = 60)
 {
 	const struct tw_fabric_conf conf = udp_bed_conf();
 	const uint32_t group = udp_bed_group();
@@ -30,7 +30,7 @@ Test(udp, two_receivers_of_one_group, .timeout = 30)
 	tw_rx_close(second);
 }
 
-Test(udp, two_lines, .timeout = 30)
+Test(udp, two_lines, .timeout = 60)
 {
 	const struct tw_fabric_conf conf = udp_bed_conf();
 	const uint32_t groups[2] = { udp_bed_group(), udp_bed_group() };
@@ -53,7 +53,7 @@ Test(udp, two_lines, .timeout = 30)
 }
 
 /* All channels share the port: what is sent to another group must not come, not even as foreign. */
-Test(udp, other_groups_do_not_come, .timeout = 30)
+Test(udp, other_groups_do_not_come, .timeout = 60)
 {
 	const struct tw_fabric_conf conf = udp_bed_conf();
 	const uint32_t group = udp_bed_group();
@@ -127,7 +127,7 @@ Test(udp, every_way_of_sending_and_receiving, .timeout = 60)
 	}
 }
 
-Test(udp, largest_mtu, .timeout = 30)
+Test(udp, largest_mtu, .timeout = 60)
 {
 	struct tw_fabric_conf conf = udp_bed_conf();
 	conf.mtu_bytes = TW_WIRE_DGRAM_MAX_BYTES;
@@ -146,7 +146,7 @@ Test(udp, largest_mtu, .timeout = 30)
 
 /* More came than the caller takes: the rest stays, in order, and what was handed out stays whole
  * until the next poll of that endpoint, whatever happens at the others. */
-Test(udp, more_than_max, .timeout = 30)
+Test(udp, more_than_max, .timeout = 60)
 {
 	const struct tw_fabric_conf conf = udp_bed_conf();
 	const uint32_t groups[2] = { udp_bed_group(), udp_bed_group() };
@@ -182,7 +182,7 @@ Test(udp, more_than_max, .timeout = 30)
 	tw_rx_close(rx);
 }
 
-Test(udp, wait_ends_by_time_or_by_arrival, .timeout = 30)
+Test(udp, wait_ends_by_time_or_by_arrival, .timeout = 60)
 {
 	const struct tw_fabric_conf conf = udp_bed_conf();
 	const uint32_t group = udp_bed_group();
@@ -200,7 +200,7 @@ Test(udp, wait_ends_by_time_or_by_arrival, .timeout = 30)
 }
 
 /* Once opened, neither side allocates: whatever is sent, received, kept for later or refused. */
-Test(udp, polling_and_posting_allocate_nothing, .timeout = 30)
+Test(udp, polling_and_posting_allocate_nothing, .timeout = 60)
 {
 	const struct tw_fabric_conf conf = udp_bed_conf();
 	const uint32_t groups[2] = { udp_bed_group(), udp_bed_group() };

@@ -78,7 +78,7 @@ static void equal_lengths(uint32_t *lens, uint32_t n, uint32_t len_bytes)
 }
 
 /* A kernel that refuses GSO: once, then the line does without, and nothing is lost or doubled. */
-Test(udp_trouble, refused_gso_falls_back_for_good, .timeout = 30)
+Test(udp_trouble, refused_gso_falls_back_for_good, .timeout = 60)
 {
 	static const int errors[] = { EIO, EINVAL };
 	for (unsigned int e = 0; e < 2; e++) {
@@ -140,7 +140,7 @@ Test(udp_trouble, a_full_batch_is_full_sends, .timeout = 60)
 }
 
 /* A line whose queue is full skips what is left of the post; the other line gets everything. */
-Test(udp_trouble, a_full_line_skips, .timeout = 30)
+Test(udp_trouble, a_full_line_skips, .timeout = 60)
 {
 	static const int errors[] = { EAGAIN, ENOBUFS };
 	for (unsigned int e = 0; e < 2; e++) {
@@ -174,7 +174,7 @@ Test(udp_trouble, a_full_line_skips, .timeout = 30)
 }
 
 /* An error that was pending on the socket spoils one call, not the datagram. */
-Test(udp_trouble, a_pending_error_costs_nothing, .timeout = 30)
+Test(udp_trouble, a_pending_error_costs_nothing, .timeout = 60)
 {
 	struct tw_fabric_conf conf = udp_bed_conf();
 	const uint32_t group = udp_bed_group();
@@ -195,7 +195,7 @@ Test(udp_trouble, a_pending_error_costs_nothing, .timeout = 30)
 }
 
 /* A datagram that cannot be sent is counted, and those behind it are tried. */
-Test(udp_trouble, errors_are_counted_one_by_one, .timeout = 30)
+Test(udp_trouble, errors_are_counted_one_by_one, .timeout = 60)
 {
 	struct tw_fabric_conf conf = udp_bed_conf();
 	conf.gso = TW_GSO_OFF;
@@ -271,7 +271,7 @@ static void send_raw(struct raw *raw, const uint8_t *frame, uint32_t frame_bytes
 		     (ssize_t)frame_bytes);
 }
 
-Test(udp_trouble, damaged_and_foreign_frames_are_counted, .timeout = 30)
+Test(udp_trouble, damaged_and_foreign_frames_are_counted, .timeout = 60)
 {
 	const struct tw_fabric_conf conf = udp_bed_conf();
 	const uint32_t group = udp_bed_group();
@@ -306,7 +306,7 @@ Test(udp_trouble, damaged_and_foreign_frames_are_counted, .timeout = 30)
 }
 
 /* 0 from a poll says that the queue is empty: bad frames in front of a good one must not say so. */
-Test(udp_trouble, one_poll_reads_past_bad_frames, .timeout = 30)
+Test(udp_trouble, one_poll_reads_past_bad_frames, .timeout = 60)
 {
 	const struct tw_fabric_conf conf = udp_bed_conf();
 	const uint32_t group = udp_bed_group();
@@ -329,7 +329,7 @@ Test(udp_trouble, one_poll_reads_past_bad_frames, .timeout = 30)
 }
 
 /* An ICRC that counts with DF clear is not explained by an identification. */
-Test(udp_trouble, frames_without_df_are_refused, .timeout = 30)
+Test(udp_trouble, frames_without_df_are_refused, .timeout = 60)
 {
 	const struct tw_fabric_conf conf = udp_bed_conf();
 	const uint32_t group = udp_bed_group();
@@ -350,7 +350,7 @@ Test(udp_trouble, frames_without_df_are_refused, .timeout = 30)
 }
 
 /* A GSO send in which one segment is damaged: just that one is lost, the others keep their numbers. */
-Test(udp_trouble, one_damaged_segment_of_a_run, .timeout = 30)
+Test(udp_trouble, one_damaged_segment_of_a_run, .timeout = 60)
 {
 	const struct tw_fabric_conf conf = udp_bed_conf();
 	const uint32_t group = udp_bed_group();
@@ -410,7 +410,7 @@ static void expect_tx_error(const struct tw_fabric_conf *conf, uint32_t group, i
 	cr_assert_not_null(strstr(err.text, text), "%s", err.text);
 }
 
-Test(udp_trouble, what_cannot_be_opened, .timeout = 30)
+Test(udp_trouble, what_cannot_be_opened, .timeout = 60)
 {
 	struct tw_fabric_conf conf = udp_bed_conf();
 	expect_rx_error(&conf, 0x0a000001, TW_EARG, "10.0.0.1: line 0: not a multicast address");
@@ -449,7 +449,7 @@ static void set_lo(int mtu_bytes)
 	close(fd);
 }
 
-Test(udp_trouble, a_taken_port_names_rdma_rxe, .timeout = 30)
+Test(udp_trouble, a_taken_port_names_rdma_rxe, .timeout = 60)
 {
 	enter_own_network();
 	set_lo(65536);
@@ -462,7 +462,7 @@ Test(udp_trouble, a_taken_port_names_rdma_rxe, .timeout = 30)
 	tw_rx_close(udp_bed_open_rx_one(&conf, udp_bed_group()));
 }
 
-Test(udp_trouble, mtu_must_fit_the_interface, .timeout = 30)
+Test(udp_trouble, mtu_must_fit_the_interface, .timeout = 60)
 {
 	enter_own_network();
 	set_lo(1075);

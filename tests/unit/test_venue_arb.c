@@ -198,7 +198,7 @@ Test(venue_arb, every_order_of_one_line, .timeout = 60)
 	cr_assert_eq(runs, 120);
 }
 
-Test(venue_arb, lines_may_cut_the_messages_differently, .timeout = 10)
+Test(venue_arb, lines_may_cut_the_messages_differently, .timeout = 60)
 {
 	struct scene s;
 	scene_open(&s, false, 2);
@@ -212,7 +212,7 @@ Test(venue_arb, lines_may_cut_the_messages_differently, .timeout = 10)
 	scene_close(&s);
 }
 
-Test(venue_arb, a_gap_waits_for_its_time_and_for_a_line_with_a_backlog, .timeout = 10)
+Test(venue_arb, a_gap_waits_for_its_time_and_for_a_line_with_a_backlog, .timeout = 60)
 {
 	struct scene s;
 	scene_open(&s, false, 2);
@@ -245,7 +245,7 @@ Test(venue_arb, a_gap_waits_for_its_time_and_for_a_line_with_a_backlog, .timeout
 	scene_close(&s);
 }
 
-Test(venue_arb, each_gap_has_its_own_time, .timeout = 10)
+Test(venue_arb, each_gap_has_its_own_time, .timeout = 60)
 {
 	struct scene s;
 	scene_open(&s, false, 1);
@@ -267,7 +267,7 @@ Test(venue_arb, each_gap_has_its_own_time, .timeout = 10)
 	scene_close(&s);
 }
 
-Test(venue_arb, the_store_is_bounded, .timeout = 10)
+Test(venue_arb, the_store_is_bounded, .timeout = 60)
 {
 	struct scene s;
 	scene_open(&s, false, 2);
@@ -299,7 +299,7 @@ Test(venue_arb, the_store_is_bounded, .timeout = 10)
 	scene_close(&s);
 }
 
-Test(venue_arb, a_malformed_packet_is_not_held, .timeout = 10)
+Test(venue_arb, a_malformed_packet_is_not_held, .timeout = 60)
 {
 	struct scene s;
 	uint8_t *block;
@@ -319,7 +319,7 @@ Test(venue_arb, a_malformed_packet_is_not_held, .timeout = 10)
 	scene_close(&s);
 }
 
-Test(venue_arb, a_new_session_lets_the_old_one_go, .timeout = 10)
+Test(venue_arb, a_new_session_lets_the_old_one_go, .timeout = 60)
 {
 	struct scene s;
 	scene_open(&s, false, 2);
@@ -340,7 +340,7 @@ Test(venue_arb, a_new_session_lets_the_old_one_go, .timeout = 10)
 	scene_close(&s);
 }
 
-Test(venue_arb, the_end_of_a_session_is_held_too, .timeout = 10)
+Test(venue_arb, the_end_of_a_session_is_held_too, .timeout = 60)
 {
 	struct scene s;
 	scene_open(&s, false, 2);
@@ -378,7 +378,7 @@ static void assert_asked(struct scene *s, const uint64_t *wanted)
 	cr_assert_not(tw_venue_gaps_ask(tw_venue_arb_gaps(s->arb), 100, &first, &end));
 }
 
-Test(venue_arb, what_was_asked_for_is_taken_and_nothing_else, .timeout = 10)
+Test(venue_arb, what_was_asked_for_is_taken_and_nothing_else, .timeout = 60)
 {
 	static const char *const ours = "000010059B";
 	struct scene s;
@@ -410,7 +410,7 @@ Test(venue_arb, what_was_asked_for_is_taken_and_nothing_else, .timeout = 10)
 	scene_close(&s);
 }
 
-Test(venue_arb, a_repair_that_lies_is_refused, .timeout = 10)
+Test(venue_arb, a_repair_that_lies_is_refused, .timeout = 60)
 {
 	struct scene s;
 	uint8_t *block;
@@ -429,7 +429,7 @@ Test(venue_arb, a_repair_that_lies_is_refused, .timeout = 10)
 	scene_close(&s);
 }
 
-Test(venue_arb, a_lost_range_goes_when_its_turn_comes, .timeout = 10)
+Test(venue_arb, a_lost_range_goes_when_its_turn_comes, .timeout = 60)
 {
 	struct scene s;
 	scene_open(&s, true, 1);
@@ -452,7 +452,7 @@ Test(venue_arb, a_lost_range_goes_when_its_turn_comes, .timeout = 10)
 	scene_close(&s);
 }
 
-Test(venue_arb, gaps_shrink_and_split_as_packets_come, .timeout = 10)
+Test(venue_arb, gaps_shrink_and_split_as_packets_come, .timeout = 60)
 {
 	struct scene s;
 	scene_open(&s, true, 2);
@@ -482,7 +482,7 @@ Test(venue_arb, gaps_shrink_and_split_as_packets_come, .timeout = 10)
 }
 
 /* IEX-TP has the same stage in front of it. */
-Test(venue_arb, iextp, .timeout = 10)
+Test(venue_arb, iextp, .timeout = 60)
 {
 	struct bench b;
 	bench_open(&b, (struct tw_feed_conf){ 0 });

@@ -99,7 +99,7 @@ static const char *type_name(enum tw_field_type type)
 	return names[type];
 }
 
-Test(wire_doc, tables_of_messages, .timeout = 10)
+Test(wire_doc, tables_of_messages, .timeout = 60)
 {
 	char *doc = read_doc();
 
@@ -153,7 +153,7 @@ static void check_members(const char *doc, const char *heading, const struct mem
 	cr_assert_not(next_row(&at, &row), "%s: %s is one too many", heading, row.field);
 }
 
-Test(wire_doc, tables_of_headers, .timeout = 10)
+Test(wire_doc, tables_of_headers, .timeout = 60)
 {
 	char *doc = read_doc();
 #define MEMBER(tag, member)                                                              \
@@ -217,7 +217,7 @@ static const struct tw_field *field(uint16_t id, const char *name)
 	return NULL;
 }
 
-Test(wire_doc, enums_and_sets, .timeout = 10)
+Test(wire_doc, enums_and_sets, .timeout = 60)
 {
 	char *doc = read_doc();
 
@@ -267,7 +267,7 @@ static uint32_t icrc_of(const uint8_t *frame)
 	return (uint32_t)crc32(crc, covered, FRAME_BYTES - ICRC_BYTES);
 }
 
-Test(wire_doc, the_example, .timeout = 10)
+Test(wire_doc, the_example, .timeout = 60)
 {
 	char *doc = read_doc();
 	const char *at = strstr(after_heading(doc, "\n## 10 Example\n"), "\n```\n") + 5;
