@@ -5,7 +5,8 @@
  * Joins     a join that the kernel took may still bring nothing: the report was lost, or the interface went
  *           and came back.  Until a line is heard for the first time its group is left and joined again,
  *           at doubling intervals; after that, while the line is silent, the kernel's own list of
- *           memberships is looked at and a lost one is joined again.
+ *           memberships is looked at and a lost one is joined again.  What waits in the socket is heard,
+ *           though the hot thread may have been kept from reading it.
  * Threads   next: the hot thread.  open, tick, close: the main thread; tick changes memberships alone, which
  *           the kernel serializes with reading.
  * Ordering  heard_ns and the join counters are single words that order nothing. */
@@ -15,6 +16,7 @@
 #include <inttypes.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,6 +172,12 @@ static bool is_member(const struct line *line)
 	return found;
 }
 
+static bool has_waiting(const struct line *line)
+{
+	struct pollfd fd = { .fd = line->fd, .events = POLLIN };
+	return poll(&fd, 1, 0) == 1 && (fd.revents & POLLIN) != 0;
+}
+
 /* Leaving costs what comes in between, so a group that is joined is left alone for as long as a venue that is
  * there would have sent several heartbeats. */
 static void schedule(struct line *line, uint64_t now_ns)
@@ -187,7 +195,7 @@ static void check_line(struct line *line, uint64_t now_ns)
 	if (now_ns < line->next_check_ns) {
 		return;
 	}
-	bool heard = heard_ns != 0;
+	bool heard = heard_ns != 0 || has_waiting(line);
 	if (heard && now_ns - heard_ns < SILENT_NS) {
 		line->interval_ns = 0;
 	} else if (!heard || line->index == 0) {

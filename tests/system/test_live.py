@@ -20,10 +20,19 @@ MESSAGES = 8000
 DATE = "20260105"
 
 
-def free_udp_port():
+def be_heard(groups, heard):
+    """Sends a packet of no session and no number to each group until heard(line) tells that its line has one: from
+    then on a silent line is no reason to leave the group for a moment, however long an exchange takes to begin."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+        s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
+
+        def all_heard():
+            silent = [g for l, g in enumerate(groups) if not heard("ab"[l])]
+            for group in silent:
+                host, port = group.split(":")
+                s.sendto(bytes(20), (host, int(port)))
+            return not silent
+        tw.wait_until(all_heard, "packets on every line")
 
 
 def told(messages):
@@ -42,22 +51,31 @@ class Exchange(tw.Process):
         super().__init__([tw.program("tw-exchange"), "--summary", self.summary_path, *args],
                          subprocess.DEVNULL)
 
+    def server_port(self):
+        """Of the kernel's choice: one chosen before could be taken meanwhile."""
+        self.wait_line("ready: session")
+        line = next(l for l in self.lines if "ready: session" in l)
+        return int(line.rsplit(":", 1)[1])
+
     def summary(self):
         with open(self.summary_path, encoding="utf-8") as f:
             return json.load(f)
 
 
 class Relay:
-    """A way to a server and back on which every answer takes `delay` seconds."""
+    """A way to a server and back, on which every answer takes `delay` seconds.  Its own end is there at once; what
+    comes before connect() waits."""
 
-    def __init__(self, port, delay):
+    def __init__(self, delay):
         self.near, self.far = (socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2))
         self.near.bind(("127.0.0.1", 0))
-        self.far.connect(("127.0.0.1", port))
         self.where = f"127.0.0.1:{self.near.getsockname()[1]}"
         self.delay = delay
         self.closed = False
         self.thread = threading.Thread(target=self.run, daemon=True)
+
+    def connect(self, port):
+        self.far.connect(("127.0.0.1", port))
         self.thread.start()
 
     def run(self):
@@ -71,13 +89,14 @@ class Relay:
                     else:
                         answers.append((time.monotonic() + self.delay, s.recv(2048)))
                 except ConnectionError:
-                    pass  # the server is not there (yet)
+                    pass  # the server has left
             while answers and answers[0][0] <= time.monotonic():
                 self.near.sendto(answers.popleft()[1], client)
 
     def close(self):
         self.closed = True
-        self.thread.join()
+        if self.thread.ident is not None:
+            self.thread.join()
         self.near.close()
         self.far.close()
 
@@ -112,44 +131,54 @@ class Live(unittest.TestCase):
         with open(site.path, "w", encoding="utf-8") as f:
             f.write(text)
 
-    def play(self, *faults, rerequest=False, lines=2, wanted=None, rate=5000, keys="", delay=0,
-             linger=1):
-        """(messages, the feedhandler's summary, the exchange's) of the day on live lines."""
+    def play(self, *faults, rerequest=False, lines=2, wanted=None, rate=5000, keys="", delay=0, wait_us=10000000,
+             duplicates=0):
+        """(messages, the feedhandler's summary, the exchange's) of the day on live lines.  The exchange stays, says
+        that the session has ended and serves requests until the feedhandler is through with the day and has seen so
+        many duplicates.  The default of `wait_us` is the longest: the exchange may be kept from its CPU between its
+        two lines."""
         wanted = len(self.wanted) if wanted is None else wanted
         groups = [f"239.{192 + random.randrange(4)}.{random.randrange(1, 255)}.{random.randrange(1, 255)}:"
                   f"{random.randrange(20000, 30000)}" for _ in range(lines)]
-        # the exchange may be kept from its CPU between its two lines; where a server is asked, that does not matter
-        wait_us = 10000 if rerequest else 200000
-        port = free_udp_port()
-        server = f"127.0.0.1:{port}"
-        if delay:
-            relay = Relay(port, delay)
-            self.addCleanup(relay.close)
-        with tw.Site(subscriber="{ wait_us: 200000 }") as site:
+        relay = Relay(delay)
+        self.addCleanup(relay.close)
+        with tw.Site(subscriber="{ wait_us: 10000000 }") as site:
             group_keys = "".join(f"        {n}: \"{g}\"\n" for n, g in zip("ab", groups))
-            there = relay.where if delay else server
-            asked = f"      rerequest: [\"127.0.0.1:9\", \"{there}\"]\n" if rerequest else ""
+            asked = ""
+            if rerequest:  # whoever answers may stand still
+                asked = f"      rerequest: [\"127.0.0.1:9\", \"{relay.where}\"]\n      rerequest_attempts: 255\n"
             self.itch(site, ("      files: [\"/nowhere.pcap\"]\n",
-                             f"      trading_date: {DATE}\n      wait_us: {wait_us}\n{keys}{asked}"
+                             f"      trading_date: {DATE}\n      wait_us: {wait_us}\n"
+                             f"      store_packets: 8192\n{keys}{asked}"  # all of the day
                              f"      multicast:\n{group_keys}"))
             out = os.path.join(site.dir, "summary.json")
             subscriber = site.subscriber("--until-end")
             site.publisher()
             feed = site.feedhandler("--summary", out)
             feed.wait_line("reading line", count=lines)
+            be_heard(groups, lambda line: site.counters("feed")["fh_line"][f"line {line}"]["packets"] > 0)
             args = [x for n, g in zip("ab", groups) for x in (f"--{n}", g)]
-            args += ["--rerequest", server] if rerequest else []
+            args += ["--rerequest", "127.0.0.1:0"] if rerequest else []
             exchange = Exchange(site.dir, "--input", self.day, "--speed-pct", "0", "--rate", str(rate), "--linger",
-                                str(linger), *args, *faults)
+                                "3600", *args, *faults)
             site.processes.append(exchange)
-            self.assertEqual(exchange.wait(), 0, "\n".join(exchange.lines))
+            if rerequest:
+                relay.connect(exchange.server_port())
+
+            def through():
+                self.assertIsNone(exchange.popen.poll(), "\n".join(exchange.lines))
+                fh = site.counters("feed")["fh"]["feed"]
+                return (fh["ended_sessions"] > 0 and fh["venue_messages"] + fh["missing_messages"] >= MESSAGES and
+                        fh["duplicate_messages"] >= duplicates)
 
             def arrived():
                 with open(subscriber.out_path, "rb") as f:
                     return f.read().count(b'"kind"') >= wanted
             try:
-                tw.wait_until(arrived, f"{wanted} messages")
+                tw.wait_until(through, "the end of the day", timeout=200)
+                tw.wait_until(arrived, f"{wanted} messages", timeout=200)
             finally:
+                self.assertEqual(exchange.stop(), 0, "\n".join(exchange.lines))
                 feed.signal(signal.SIGTERM)
                 feed.wait()
             self.assertEqual(feed.popen.returncode, 0, "\n".join(feed.lines))
@@ -167,7 +196,7 @@ class Live(unittest.TestCase):
             self.assertEqual(got, want)
 
     def test_two_lines(self):
-        messages, summary, _ = self.play()
+        messages, summary, _ = self.play(duplicates=MESSAGES)
         self.assert_whole(messages, summary)
         self.assertEqual(summary["duplicate_messages"], MESSAGES)
         self.assertEqual([l["line"] for l in summary["lines"]], ["a", "b"])
@@ -175,7 +204,9 @@ class Live(unittest.TestCase):
             self.assertGreater(line["packets"], 0)
             self.assertEqual(line["kernel_drops"], 0)
             self.assertEqual(line["unstamped"], 0)
-            self.assertEqual(line["joins"], 1)
+            # more than one where a line was heard late: tests/unit/test_input_multicast.c has when
+            self.assertGreaterEqual(line["joins"], 1)
+            self.assertEqual(line["joins_failed"], 0)
 
     def test_a_line_that_loses_and_reorders(self):
         messages, summary, exchange = self.play("--drop-a", "20", "--reorder", "5", "--duplicate", "5")
@@ -186,7 +217,8 @@ class Live(unittest.TestCase):
 
     def test_what_both_lines_lose_is_asked_for(self):
         """The first server of the list does not answer."""
-        messages, summary, exchange = self.play("--drop-both", "2", "--drop-a", "5", "--drop-b", "5", rerequest=True)
+        messages, summary, exchange = self.play("--drop-both", "2", "--drop-a", "5", "--drop-b", "5", rerequest=True,
+                                               wait_us=10000)
         self.assert_whole(messages, summary)
         self.assertGreater(summary["rerequest_replies"], 0)
         self.assertGreater(summary["rerequest_timeouts"], 0)
@@ -196,17 +228,17 @@ class Live(unittest.TestCase):
         """20,000 packets/s, 5 % of them on no line, and 30 ms to a server: asked for one by one, the gaps would take
         12 s.  The first server of the list does not answer."""
         messages, summary, exchange = self.play(
-            "--drop-both", "5", "--drop-a", "2", "--drop-b", "2", rerequest=True, rate=20000, delay=0.03, linger=8,
-            keys="      rerequest_ms: 200\n      rerequest_attempts: 255\n      store_packets: 8192\n")  # all of it
+            "--drop-both", "5", "--drop-a", "2", "--drop-b", "2", rerequest=True, rate=20000, delay=0.03,
+            wait_us=10000, keys="      rerequest_ms: 200\n")
         self.assert_whole(messages, summary)
         self.assertGreater(exchange["lines"]["a"]["dropped_packets"], 100)
         self.assertEqual(summary["rerequest_given_up"], 0)
         self.assertGreater(summary["rerequests_outstanding"], 4)
-        # a reply fits one packet: none is asked for message by message
-        self.assertLess(exchange["requests"]["answered"], exchange["lines"]["a"]["dropped_messages"])
+        # a gap of several messages is asked for at once, though perhaps more than once
+        self.assertGreater(exchange["requests"]["messages"], exchange["requests"]["answered"])
 
     def test_what_nobody_has_is_counted(self):
-        messages, summary, exchange = self.play("--drop-both", "2", wanted=len(self.wanted) * 9 // 10)
+        messages, summary, exchange = self.play("--drop-both", "2", wanted=len(self.wanted) * 9 // 10, wait_us=10000)
         self.assertGreater(summary["gaps"], 0)
         self.assertGreater(summary["missing_messages"], 0)
         self.assertEqual(summary["venue_messages"] + summary["missing_messages"], MESSAGES)

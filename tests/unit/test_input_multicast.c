@@ -219,6 +219,51 @@ Test(input_multicast, a_silent_line_is_joined_again, .timeout = 60)
 	tw_input_close(input);
 }
 
+static int listener(uint32_t group, uint16_t port)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	const int on = 1;
+	const struct timeval limit = { .tv_sec = 50 };
+	const struct sockaddr_in at = { .sin_family = AF_INET,
+					.sin_port = htons(port),
+					.sin_addr.s_addr = htonl(group) };
+	const struct ip_mreqn member = { .imr_multiaddr.s_addr = htonl(group),
+					 .imr_ifindex = (int)if_nametoindex("lo") };
+	cr_assert_geq(fd, 0);
+	cr_assert_eq(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)), 0);
+	cr_assert_eq(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)), 0);
+	cr_assert_eq(bind(fd, (const struct sockaddr *)&at, sizeof(at)), 0);
+	cr_assert_eq(setsockopt(fd, IPPROTO_IP, IP_ADD_MEMBERSHIP, &member, sizeof(member)), 0);
+	return fd;
+}
+
+/* The hot thread may be kept from its first look: leaving the group would lose what comes meanwhile.
+ * Line b, which nothing comes on, tells when both have been looked at. */
+Test(input_multicast, a_line_that_nobody_has_read_yet_is_not_joined_again, .timeout = 120)
+{
+	tw_log_init("test", TW_LOG_ERROR);
+	struct tw_input_multicast_conf conf = { 0 };
+	struct tw_input *input = open_lines(&conf, 2);
+	int other = listener(conf.line[0].group, conf.line[0].port);
+	int fd = sender();
+	char got[8];
+	for (int i = 0; i < 2; i++) { /* the kernel may take them in on another CPU: in turn */
+		send_to(fd, conf.line[0].group, conf.line[0].port, "yes", 3);
+		cr_assert_eq(recv(other, got, sizeof(got), 0), 3);
+	}
+	uint64_t end_ns = tw_mono_ns() + 60 * SECOND_NS;
+	while (input->line[1].joins < 2 && tw_mono_ns() < end_ns) {
+		input->ops->tick(input);
+	}
+	cr_assert_eq(input->line[1].joins, 2);
+	cr_assert_eq(input->line[0].joins, 1);
+	cr_assert_eq(input->line[0].joins_failed, 0);
+	cr_assert_eq(must_come(input).len_bytes, 3);
+	(void)close(fd);
+	(void)close(other);
+	tw_input_close(input);
+}
+
 /* ---- requests ---- */
 
 enum { EVENT_BYTES = 12 };
