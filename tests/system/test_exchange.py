@@ -135,7 +135,7 @@ class Exchange:
     def client(self, address="127.0.0.1"):
         s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         s.bind((address, 0))
-        s.settimeout(20 * tw.SLOW)
+        s.settimeout(60 * tw.SLOW)
         s.connect(self.server())
         return s
 
@@ -187,14 +187,23 @@ class Lines(unittest.TestCase):
             self.assertGreaterEqual(got["ends"], 1)
 
     def test_heartbeats_while_nothing_happens(self):
-        with Exchange("--start-delay-ms", "2500", "--linger", "0", day=blocks(make_day()[0]), lines=1) as ex:
-            self.assertTrue(ex.lines[0].ended())
-            beats = [p for p in ex.lines[0].packets if p[2] == 0]
-            self.assertEqual(beats, [(SESSION, 1, 0, [])] * len(beats))
-            self.assertGreaterEqual(len(beats), 2)
-            summary = ex.result()
+        with Exchange("--start-delay-ms", "3600000", day=blocks(make_day()[0]), lines=1) as ex:
+            tw.wait_until(lambda: len(ex.lines[0].packets) >= 2, "two heartbeats")
+            self.assertEqual(ex.process.stop(), 0)
+            summary = ex.summary()
+            said = summary["lines"]["a"]["heartbeats"]
+            tw.wait_until(lambda: len(ex.lines[0].packets) >= said, "every heartbeat")
+            self.assertEqual(ex.lines[0].packets, [(SESSION, 1, 0, [])] * said)
         self.assertEqual(list(summary["lines"]), ["a"])
-        self.assertEqual(summary["lines"]["a"]["heartbeats"], len(beats))
+
+    def test_the_day_begins_after_the_delay(self):
+        day = make_day(1)
+        with Exchange("--start-delay-ms", "1500", "--linger", "0", day=blocks(day[0]), lines=1) as ex:
+            self.assertTrue(ex.lines[0].ended())
+            self.assertEqual([p[3] for p in ex.lines[0].data()], day)
+            beats = [p for p in ex.lines[0].packets if p[2] == 0]  # none where it stood still meanwhile
+            self.assertEqual(beats, [(SESSION, 1, 0, [])] * len(beats))
+            self.assertEqual(ex.result()["lines"]["a"]["heartbeats"], len(beats))
 
     def test_a_gzip_file_without_an_end_is_played_all_the_same(self):
         day = make_day(20)
@@ -283,7 +292,7 @@ class Rerequests(unittest.TestCase):
 
     def test_what_no_line_carried_is_had_again(self):
         flat = [m for p in make_day() for m in p]
-        with Exchange("--drop-both", "30", "--speed-pct", "200", "--linger", "60", "--rerequest", "127.0.0.1:0",
+        with Exchange("--drop-both", "30", "--speed-pct", "200", "--linger", "3600", "--rerequest", "127.0.0.1:0",
                       day=blocks(flat)) as ex, ex.client() as client:
             self.assertTrue(all(line.ended() for line in ex.lines))
             got = ex.lines[0].messages()
@@ -309,7 +318,7 @@ class Rerequests(unittest.TestCase):
 
     def test_a_reply_is_as_many_whole_messages_as_fit(self):
         flat = [m for p in make_day() for m in p]
-        with Exchange("--speed-pct", "0", "--rate", "0", "--linger", "60", "--rerequest", "127.0.0.1:0",
+        with Exchange("--speed-pct", "0", "--rate", "0", "--linger", "3600", "--rerequest", "127.0.0.1:0",
                       day=blocks(flat)) as ex, ex.client() as client:
             self.assertTrue(ex.lines[0].ended())
             for first in (1, 17, len(flat) // 2):
@@ -321,7 +330,7 @@ class Rerequests(unittest.TestCase):
     def test_bad_requests_get_no_reply_and_are_counted(self):
         flat = [m for p in make_day(40) for m in p]
         n = len(flat)
-        with Exchange("--speed-pct", "0", "--rate", "0", "--linger", "60", "--rerequest", "127.0.0.1:0",
+        with Exchange("--speed-pct", "0", "--rate", "0", "--linger", "3600", "--rerequest", "127.0.0.1:0",
                       "--store-messages", "50", day=blocks(flat)) as ex, ex.client() as client:
             self.assertTrue(ex.lines[0].ended())
             good = request(n, 1)
@@ -337,18 +346,19 @@ class Rerequests(unittest.TestCase):
                               "refused": 3, "limited": 0, "send_errors": 0})
 
     def test_what_has_not_been_sent_is_refused(self):
-        flat = [m for p in make_day() for m in p]
-        with Exchange("--start-delay-ms", "3600000", "--rerequest", "127.0.0.1:0", day=blocks(flat)) as ex, \
+        flat = [m for p in make_day(1500) for m in p]  # ten minutes at this speed
+        with Exchange("--speed-pct", "1", "--rerequest", "127.0.0.1:0", day=blocks(flat)) as ex, \
                 ex.client() as client:
-            client.send(request(1, 1))
-            tw.wait_until(lambda: ex.lines[0].packets, "a heartbeat behind the request")
+            tw.wait_until(lambda: ex.lines[0].data(), "the first packet")
+            client.send(request(len(flat), 1))
+            self.assertEqual(ask(client, 1, 1)[1:], (1, 1, flat[:1]))  # behind the refused one in the queue
             self.assertEqual(ex.process.stop(), 0)
             requests = ex.summary()["requests"]
-            self.assertEqual((requests["received"], requests["refused"], requests["answered"]), (1, 1, 0))
+            self.assertEqual((requests["received"], requests["refused"], requests["answered"]), (2, 1, 1))
 
     def test_one_address_is_answered_so_often(self):
         flat = [m for p in make_day() for m in p]
-        with Exchange("--speed-pct", "0", "--rate", "0", "--linger", "60", "--rerequest", "127.0.0.1:0",
+        with Exchange("--speed-pct", "0", "--rate", "0", "--linger", "3600", "--rerequest", "127.0.0.1:0",
                       "--rerequest-rate", "1", day=blocks(flat)) as ex, ex.client() as greedy, \
                 ex.client("127.0.0.2") as other:
             self.assertTrue(ex.lines[0].ended())
@@ -363,7 +373,7 @@ class Rerequests(unittest.TestCase):
 
     def test_a_made_up_day_is_the_generators(self):
         made = ("--seed", "7", "--messages", "3000", "--symbols", "8", "--rate", "20000")
-        with Exchange(*made, "--speed-pct", "100000", "--linger", "60", "--rerequest", "127.0.0.1:0") as ex, \
+        with Exchange(*made, "--speed-pct", "100000", "--linger", "3600", "--rerequest", "127.0.0.1:0") as ex, \
                 ex.client() as client:
             path = ex.path("made")
             subprocess.run([tw.program("tw-gen"), "--protocol", "itch50", "--framing", "binaryfile", *made,
