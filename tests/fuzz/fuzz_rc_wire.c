@@ -14,12 +14,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define ENVIRONMENT 0x3039
 
-static void hello(const uint8_t *data, size_t size)
+static void greet(const uint8_t *data, size_t size)
 {
 	struct tw_rc_hello_head again;
-	uint16_t channel;
-	if (tw_rc_parse_hello(data, size, &channel) == TW_RW_WELL_FORMED) {
-		tw_rc_put_hello(&again, channel);
+	struct tw_rc_hello hello;
+	if (tw_rc_parse_hello(data, size, &hello) == TW_RW_WELL_FORMED) {
+		tw_rc_put_hello(&again, hello.channel);
+		TW_ASSERT(hello.takes_probes == (data[5] >= again.version_minor));
 		again.version_minor = data[5];
 		TW_ASSERT(memcmp(&again, data, sizeof(again)) == 0);
 	}
@@ -114,7 +115,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memcpy(in, data + 1, size - 1);
 	switch (data[0] % 3) {
 	case 0:
-		hello(in, size - 1);
+		greet(in, size - 1);
 		break;
 	case 1:
 		login_reply(in, size - 1);

@@ -292,6 +292,19 @@ const struct ibv_qp *fake_find_qp(uint32_t qp_num)
 	return q != NULL ? &q->qp : NULL;
 }
 
+struct fake_qp *fake_newest(void)
+{
+	FAKE_LOCK;
+	struct fake_qp *q = fake_qps;
+	FAKE_UNLOCK;
+	return q;
+}
+
+uint32_t fake_number(const struct fake_qp *qp)
+{
+	return qp->qp.qp_num;
+}
+
 int ibv_destroy_qp(struct ibv_qp *qp)
 {
 	struct fake_qp *q = (struct fake_qp *)qp, **at = &fake_qps;
@@ -430,14 +443,16 @@ static void receive(struct fake_qp *q, const uint8_t *grh, const uint8_t *data, 
 {
 	uint8_t all[GRH + MTU];
 	const uint32_t head = grh != NULL ? GRH : 0;
-	if (q->ring.first == q->ring.last || bytes > MTU) {
+	struct fake_ring *ring =
+		q->qp.srq != NULL ? &((struct fake_srq *)q->qp.srq)->ring : &q->ring;
+	if (ring->first == ring->last || bytes > MTU) {
 		return; /* nobody has room for it */
 	}
 	if (grh != NULL) {
 		memcpy(all, grh, GRH);
 	}
 	memcpy(all + head, data, bytes);
-	const struct fake_recv *r = &q->ring.recvs[q->ring.first++ % FAKE_RING];
+	const struct fake_recv *r = &ring->recvs[ring->first++ % FAKE_RING];
 	if (fake.receive_status != IBV_WC_SUCCESS) {
 		finish(q, q->qp.recv_cq, r->wr_id, fake.receive_status);
 		fake.receive_status = IBV_WC_SUCCESS;
@@ -492,6 +507,13 @@ static void transmit(struct fake_qp *q, const struct ibv_send_wr *wr)
 {
 	uint8_t data[MTU];
 	uint32_t bytes = 0;
+	if (wr->opcode == IBV_WR_RDMA_WRITE) {
+		fake.writes++;
+		if (wr->num_sge != 0) {
+			fake_fault("an RDMA WRITE of something");
+		}
+		return;
+	}
 	for (int i = 0; i < wr->num_sge; i++) {
 		const struct ibv_sge *sge = &wr->sg_list[i];
 		if ((wr->send_flags & IBV_SEND_INLINE) == 0) {
@@ -535,6 +557,12 @@ static int send_one(struct fake_qp *q, const struct ibv_send_wr *wr)
 	fake.posted++;
 	if (fake.stall) {
 		q->stalled[q->stalled_count++].wr_id = wr->wr_id;
+		return 0;
+	}
+	if (q->qp.qp_num == fake.gone) {
+		finish(q, q->qp.send_cq, wr->wr_id, IBV_WC_RETRY_EXC_ERR);
+		q->qp.state = IBV_QPS_ERR;
+		flush(q);
 		return 0;
 	}
 	transmit(q, wr);

@@ -4,7 +4,7 @@
  *
  * Network   what is sent to a group comes, at once, to every queue pair of this process that is attached
  *           to it; what is sent on a connection comes to `on_send`, which may answer; an RDMA READ
- *           copies from this process' memory.
+ *           copies from this process' memory, an RDMA WRITE has to be one of no bytes.
  * Ledger    every object is counted, and what is destroyed too early, twice, without its events having been
  *           acknowledged, or used against the rules, is noted: fake_end() tells the first.
  * Poison    of a completion in error no field but wr_id, status, qp_num and vendor_err holds anything.
@@ -51,10 +51,11 @@ struct fake {
 
 	/* what it is to do; counts go down as it happens */
 	bool refuse_send_only;
-	unsigned int failing_joins;        /* so many end with an error */
-	bool stall;                        /* what is sent stays in the queue */
-	int send_cause, receive_cause;     /* != 0: the next post is refused with it ... */
-	unsigned int take;                 /* ... behind so many of its chain */
+	unsigned int failing_joins;    /* so many end with an error */
+	bool stall;                    /* what is sent stays in the queue */
+	int send_cause, receive_cause; /* != 0: the next post is refused with it ... */
+	unsigned int take;             /* ... behind so many of its chain */
+	uint32_t gone; /* number of a queue pair whose other end is: sending ends it; 0: none */
 	enum ibv_wc_status receive_status; /* != SUCCESS: of the next datagram's completion */
 	uint64_t age_ns; /* how long before now datagrams have come, by its clock */
 	/* what is sent on a connection; it may call fake_answer() */
@@ -62,7 +63,7 @@ struct fake {
 
 	/* what was seen */
 	unsigned int live[FAKE_KINDS], made[FAKE_KINDS];
-	unsigned int joins, full_joins, inlined, posted, reads, connects, accepts;
+	unsigned int joins, full_joins, inlined, posted, reads, writes, connects, accepts;
 	uint32_t largest_inlined, smallest_read; /* bytes; not inlined: read from memory */
 	struct ibv_ah_attr ah;                   /* the last one made */
 	uint16_t pkey_index;                     /* of the last queue pair that went to INIT */
@@ -93,7 +94,10 @@ unsigned int fake_lose_groups(int status);
 unsigned int fake_cm_event(enum rdma_cm_event_type type);
 /* Asks the one that listens for a connection; false: nobody does. */
 bool fake_request(const void *hello, uint8_t bytes);
-/* On the connection that `on_send` was called for. */
+/* The queue pair that was made last; NULL: it is not there any more, nor is another. */
+struct fake_qp *fake_newest(void);
+uint32_t fake_number(const struct fake_qp *qp);
+/* To one end of a connection: it was called `on_send` for, or is the newest. */
 void fake_answer(struct fake_qp *qp, const void *data, uint32_t bytes);
 unsigned int fake_live(enum fake_kind kind);
 /* Ticks of the device's clock so long ago. */

@@ -352,12 +352,20 @@ bool rc_raw_connect(struct rc_raw *raw, const struct rc_bed *bed, uint16_t chann
 	return raw->connected;
 }
 
+void rc_raw_die(struct rc_raw *raw)
+{
+	rdma_destroy_qp(raw->id);
+	raw->connected = false;
+}
+
 void rc_raw_close(struct rc_raw *raw)
 {
 	if (raw->connected) { /* else it would wait for ever for an event */
 		(void)rdma_disconnect(raw->id);
 	}
-	rdma_destroy_qp(raw->id);
+	if (raw->id->qp != NULL) {
+		rdma_destroy_qp(raw->id);
+	}
 	(void)ibv_destroy_cq(raw->cq);
 	(void)ibv_dereg_mr(raw->mr);
 	(void)ibv_dealloc_pd(raw->pd);

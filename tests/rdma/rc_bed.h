@@ -106,6 +106,8 @@ struct rc_raw { /* synchronous, and without any scruple */
 
 bool rc_raw_connect(struct rc_raw *raw, const struct rc_bed *bed, uint16_t channel);
 void rc_raw_close(struct rc_raw *raw);
+/* As when its host loses its power: whatever comes for it finds nobody, and nobody is told. */
+void rc_raw_die(struct rc_raw *raw);
 enum tw_rw_login rc_raw_login(struct rc_raw *raw, const char *name);
 const struct tw_rc_grant *rc_raw_grant(const struct rc_raw *raw, uint16_t channel);
 /* Status of the work request's completion. */

@@ -333,6 +333,38 @@ static void hostile(struct rc_bed *bed)
 	tw_reader_close(reader);
 }
 
+/* Idle clients, of which one is gone without a word: its place is free as soon as somebody needs one. */
+static void gone(struct rc_bed *bed)
+{
+	struct rc_raw dead, newcomer, idle[RC_CLIENTS - 2];
+	rc_serve(bed, rc_server_conf(bed), true);
+	struct tw_reader *reader = rc_reader(bed, "good");
+	rc_wait_up(reader, true);
+	CHECK(rc_raw_connect(&dead, bed, 0) && rc_raw_login(&dead, "dead") == TW_LOGIN_OK);
+	for (unsigned int i = 0; i < RC_CLIENTS - 2; i++) {
+		CHECK(rc_raw_connect(&idle[i], bed, 0));
+		CHECK(rc_raw_login(&idle[i], "idle") == TW_LOGIN_OK);
+	}
+	rc_raw_die(&dead);
+	CHECK(rc_raw_connect(&newcomer, bed, 0));
+	CHECK(rc_raw_login(&newcomer, "newcomer") == TW_LOGIN_FULL);
+	rc_raw_close(&newcomer);
+	RC_UNTIL(server_count(bed, TW_READ_SERVER_clients) == RC_CLIENTS - 1);
+	CHECK(rc_raw_connect(&newcomer, bed, 0));
+	CHECK(rc_raw_login(&newcomer, "newcomer") == TW_LOGIN_OK);
+	/* the others' devices have answered, though none of their programs has */
+	CHECK(server_count(bed, TW_READ_SERVER_broken) == 1);
+	CHECK(server_count(bed, TW_READ_SERVER_clients) == RC_CLIENTS);
+	CHECK(reads_well(reader, &bed->channels[0]));
+	CHECK(reader_count(bed, TW_READER_failures) == 0);
+	rc_raw_close(&dead);
+	rc_raw_close(&newcomer);
+	for (unsigned int i = 0; i < RC_CLIENTS - 2; i++) {
+		rc_raw_close(&idle[i]);
+	}
+	tw_reader_close(reader);
+}
+
 static void drop_ends(struct tw_reader *reader)
 {
 	struct tw_read_done done;
@@ -566,10 +598,10 @@ static const struct scenario {
 	const char *name;
 	void (*run)(struct rc_bed *bed);
 } scenarios[] = {
-	{ "repair", repair },         { "order", order },     { "served", served },
-	{ "access", access_rules },   { "hostile", hostile }, { "pace", pace },
-	{ "first_life", first_life }, { "life", life },       { "restart", restart },
-	{ "cycles", cycles },
+	{ "repair", repair },       { "order", order },           { "served", served },
+	{ "access", access_rules }, { "hostile", hostile },       { "pace", pace },
+	{ "gone", gone },           { "first_life", first_life }, { "life", life },
+	{ "restart", restart },     { "cycles", cycles },
 };
 
 int main(int argc, char **argv)

@@ -49,6 +49,9 @@ class Scenarios(unittest.TestCase):
     def test_hostile_clients(self):
         self.scenario("hostile")
 
+    def test_a_client_that_is_gone_without_a_word(self):
+        self.scenario("gone")
+
     def test_who_does_not_pace_is_revoked(self):
         self.scenario("pace")
 

@@ -1,5 +1,7 @@
 /* Repair over RC on a device that is not there (tests/rdma/fake_verbs.h): what it says of itself, and that it goes. */
 #include <criterion/criterion.h>
+#include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,10 +20,11 @@
 #define SESSION  77u
 #define UNITS    64u
 #define MS       1000000ull
+#define PLACES   2u /* at the server */
 
 static struct {
 	struct tw_stats *stats;
-	struct tw_counters reader_counters, server_counters, client_counters;
+	struct tw_counters reader_counters, server_counters, client_counters[PLACES];
 	struct tw_reader *reader;
 	struct tw_read_server *server;
 } bed;
@@ -70,8 +73,11 @@ static void begin(void)
 		     TW_OK);
 	cr_assert_eq(tw_stats_add(bed.stats, TW_SET_read_server, "s", &bed.server_counters, &err),
 		     TW_OK);
-	cr_assert_eq(tw_stats_add(bed.stats, TW_SET_read_client, "c", &bed.client_counters, &err),
-		     TW_OK);
+	for (unsigned int i = 0; i < PLACES; i++) {
+		cr_assert_eq(tw_stats_add(bed.stats, TW_SET_read_client, "c",
+					  &bed.client_counters[i], &err),
+			     TW_OK);
+	}
 	cr_assert_eq(tw_stats_seal(bed.stats, &err), TW_OK);
 }
 
@@ -321,25 +327,31 @@ static void open_server(void)
 						  .environment = ENV,
 						  .channels = &channel,
 						  .channel_count = 1,
-						  .max_clients = 1,
+						  .max_clients = PLACES,
 						  .idle_timeout_ns = 3600000 * MS,
 						  .cpu = -1,
 						  .counters = bed.server_counters,
-						  .clients = &bed.client_counters };
+						  .clients = bed.client_counters };
 	struct tw_error err = { .code = TW_OK };
 	cr_assert_eq(tw_rc_read_server_open(&bed.server, &conf, &err), TW_OK, "%s", err.text);
 	cr_expect_eq(server_count(TW_READ_SERVER_device), 1);
 	cr_expect_eq(fake_live(FAKE_CONTEXT), 1);
 }
 
-/* Somebody connects, who never logs in. */
-static void connect_one(void)
+static void connect_as(uint8_t version_minor)
 {
 	struct tw_rc_hello_head hello;
 	const unsigned int accepts = fake.accepts;
 	tw_rc_put_hello(&hello, 1);
+	hello.version_minor = version_minor;
 	cr_assert(fake_request(&hello, sizeof(hello)));
 	UNTIL(fake.accepts == accepts + 1);
+}
+
+/* Somebody connects, who never logs in. */
+static void connect_one(void)
+{
+	connect_as(TW_RC_HELLO_MINOR);
 }
 
 Test(rc_device, server_when_the_device_goes_or_fails, .timeout = 240)
@@ -401,5 +413,146 @@ Test(rc_device, server_whose_queues_or_address_fail, .timeout = 240)
 	UNTIL(server_count(TW_READ_SERVER_device_lost) == 2);
 	UNTIL(server_count(TW_READ_SERVER_device) == 1 && fake.made[FAKE_SRQ] == 3);
 	connect_one();
+	end();
+}
+
+/* --- clients that say nothing --------------------------------------------------------------------------- */
+
+static atomic_uint answers[TW_LOGIN_RESULTS]; /* to logins */
+
+static void note_answer(struct fake_qp *qp, const uint8_t *data, uint32_t bytes)
+{
+	static struct tw_rc_grant grants[TW_RC_CHANNELS_MAX];
+	enum tw_rw_login result;
+	uint32_t grant_count;
+	(void)qp;
+	if (tw_rc_parse_login_reply(data, bytes, ENV, &result, grants, &grant_count) ==
+	    TW_RW_WELL_FORMED) {
+		atomic_fetch_add(&answers[result], 1);
+	}
+}
+
+/* Connects and asks to be let in; its queue pair at the server. */
+static struct fake_qp *knock_as(uint8_t version_minor)
+{
+	struct tw_rw_login_head login;
+	connect_as(version_minor);
+	struct fake_qp *qp = fake_newest();
+	tw_rw_put_login(&login, ENV, "one");
+	fake_answer(qp, &login, sizeof(login));
+	return qp;
+}
+
+static struct fake_qp *log_in_as(uint8_t version_minor, enum tw_rw_login result)
+{
+	const unsigned int before = atomic_load(&answers[result]);
+	struct fake_qp *qp = knock_as(version_minor);
+	UNTIL(atomic_load(&answers[result]) == before + 1);
+	return qp;
+}
+
+static struct fake_qp *log_in_one(enum tw_rw_login result)
+{
+	return log_in_as(TW_RC_HELLO_MINOR, result);
+}
+
+static void lose(const struct fake_qp *qp)
+{
+	FAKE_LOCK;
+	fake.gone = fake_number(qp);
+	FAKE_UNLOCK;
+}
+
+static unsigned int posted(void)
+{
+	FAKE_LOCK;
+	const unsigned int n = fake.posted;
+	FAKE_UNLOCK;
+	return n;
+}
+
+/* An idle client whose host has gone without a word, and one that is idle. */
+Test(rc_device, server_takes_the_place_of_who_is_gone, .timeout = 240)
+{
+	begin();
+	fake.on_send = note_answer;
+	open_server();
+	lose(log_in_one(TW_LOGIN_OK));
+	(void)log_in_one(TW_LOGIN_OK);
+	cr_expect_eq(fake.writes, 0, "nobody needs a place");
+	(void)log_in_one(TW_LOGIN_FULL);
+	UNTIL(server_count(TW_READ_SERVER_clients) == 1);
+	cr_expect_eq(server_count(TW_READ_SERVER_broken), 1);
+	cr_expect_eq(fake.writes, 1, "to the one that is there");
+	(void)log_in_one(TW_LOGIN_OK);
+	cr_expect_eq(server_count(TW_READ_SERVER_clients), 2);
+	cr_expect_eq(server_count(TW_READ_SERVER_broken), 1);
+	end();
+}
+
+/* Its queue pair would end by it. */
+Test(rc_device, server_does_not_ask_who_knows_no_probes, .timeout = 240)
+{
+	begin();
+	fake.on_send = note_answer;
+	open_server();
+	for (unsigned int i = 0; i < PLACES; i++) {
+		(void)log_in_as(0, TW_LOGIN_OK);
+	}
+	(void)log_in_one(TW_LOGIN_FULL); /* answered behind the probes */
+	cr_expect_eq(fake.writes, 0);
+	cr_expect_eq(server_count(TW_READ_SERVER_broken), 0);
+	cr_expect_eq(server_count(TW_READ_SERVER_clients), PLACES);
+	end();
+}
+
+/* A probe has a slot of its own, there is one at a time, and it goes with its client. */
+Test(rc_device, server_probes_stand_in_nobodys_way, .timeout = 240)
+{
+	const struct tw_read read = {
+		.channel = 1, .by_seq = true, .session = 1, .begin = 1, .end = 2
+	};
+	struct tw_rw_read_head ask;
+	begin();
+	fake.on_send = note_answer;
+	open_server();
+	struct fake_qp *client = log_in_one(TW_LOGIN_OK);
+	(void)log_in_one(TW_LOGIN_OK);
+	set_stall(true);
+	const unsigned int before = posted();
+	(void)knock_as(TW_RC_HELLO_MINOR);
+	UNTIL(posted() == before + PLACES + 1); /* probes, and the refusal */
+	tw_rw_put_read(&ask, &read);
+	fake_answer(client, &ask, sizeof(ask));
+	UNTIL(posted() == before + PLACES + 2);
+	(void)knock_as(TW_RC_HELLO_MINOR);
+	UNTIL(posted() == before + PLACES + 3); /* its refusal */
+	UNTIL(server_count(TW_READ_SERVER_refused_full) == 2);
+	cr_expect_eq(server_count(TW_READ_SERVER_broken), 0);
+	cr_expect_eq(server_count(TW_READ_SERVER_clients), PLACES);
+	(void)fake_cm_event(RDMA_CM_EVENT_DISCONNECTED);
+	UNTIL(fake_live(FAKE_QP) == 0);
+	cr_expect_eq(server_count(TW_READ_SERVER_clients), 0);
+	set_stall(false);
+	(void)log_in_one(TW_LOGIN_OK);
+	end();
+}
+
+Test(rc_device, server_whose_probe_is_not_taken, .timeout = 240)
+{
+	begin();
+	fake.on_send = note_answer;
+	open_server();
+	for (unsigned int i = 0; i < PLACES; i++) {
+		(void)log_in_one(TW_LOGIN_OK);
+	}
+	FAKE_LOCK;
+	fake.send_cause = ENOMEM; /* of the first probe */
+	FAKE_UNLOCK;
+	(void)log_in_one(TW_LOGIN_FULL);
+	UNTIL(server_count(TW_READ_SERVER_clients) == PLACES - 1);
+	cr_expect_eq(server_count(TW_READ_SERVER_broken), 1);
+	cr_expect_eq(fake.writes, 1);
+	(void)log_in_one(TW_LOGIN_OK);
 	end();
 }

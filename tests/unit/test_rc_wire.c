@@ -51,23 +51,28 @@ Test(rc_wire, hello)
 {
 	struct tw_rc_hello_head head;
 	uint8_t padded[56] = { 0 };
-	uint16_t channel = 0;
+	struct tw_rc_hello hello = { 0 };
 	tw_rc_put_hello(&head, 7);
 	memcpy(padded, &head, sizeof(head));
 	cr_assert_eq(padded[0], 'T');
 	cr_assert_eq(padded[3], '1');
-	cr_assert_eq(tw_rc_parse_hello(padded, sizeof(padded), &channel), TW_RW_WELL_FORMED);
-	cr_assert_eq(channel, 7);
-	cr_assert_eq(tw_rc_parse_hello(padded, 15, &channel), TW_RW_SHORT);
-	cr_assert_eq(tw_rc_parse_hello(NULL, 0, &channel), TW_RW_SHORT);
+	cr_assert_eq(tw_rc_parse_hello(padded, sizeof(padded), &hello), TW_RW_WELL_FORMED);
+	cr_assert_eq(hello.channel, 7);
+	cr_assert(hello.takes_probes);
+	cr_assert_eq(tw_rc_parse_hello(padded, 15, &hello), TW_RW_SHORT);
+	cr_assert_eq(tw_rc_parse_hello(NULL, 0, &hello), TW_RW_SHORT);
 	padded[5] = 9; /* a later minor */
-	cr_assert_eq(tw_rc_parse_hello(padded, 16, &channel), TW_RW_WELL_FORMED);
+	cr_assert_eq(tw_rc_parse_hello(padded, 16, &hello), TW_RW_WELL_FORMED);
+	cr_assert(hello.takes_probes);
+	padded[5] = 0; /* the first one */
+	cr_assert_eq(tw_rc_parse_hello(padded, 16, &hello), TW_RW_WELL_FORMED);
+	cr_assert(!hello.takes_probes);
 	padded[15] = 1;
-	cr_assert_eq(tw_rc_parse_hello(padded, 16, &channel), TW_RW_FIELDS);
+	cr_assert_eq(tw_rc_parse_hello(padded, 16, &hello), TW_RW_FIELDS);
 	padded[4] = 2;
-	cr_assert_eq(tw_rc_parse_hello(padded, 16, &channel), TW_RW_VERSION);
+	cr_assert_eq(tw_rc_parse_hello(padded, 16, &hello), TW_RW_VERSION);
 	padded[0] = 0;
-	cr_assert_eq(tw_rc_parse_hello(padded, 16, &channel), TW_RW_MAGIC);
+	cr_assert_eq(tw_rc_parse_hello(padded, 16, &hello), TW_RW_MAGIC);
 }
 
 Test(rc_wire, login_reply)

@@ -251,7 +251,7 @@ static bool request_connection(struct tw_rc_conn *conn, struct tw_rc_reader *rea
 {
 	struct tw_rc_hello_head hello;
 	if (!join_device(conn, reader) || !make_queues(conn) ||
-	    tw_rc_qp_init(conn->id, conn->qp, NULL) < 0) {
+	    tw_rc_qp_init(conn->id, conn->qp, IBV_ACCESS_REMOTE_WRITE, NULL) < 0) {
 		return false;
 	}
 	tw_rc_put_hello(&hello, 0);

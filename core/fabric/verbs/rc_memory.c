@@ -162,8 +162,8 @@ static int open_queues(struct tw_rc_set *set, struct ibv_context *context,
 	uint32_t most = device->max_srq_wr > 0 ? (uint32_t)device->max_srq_wr : 0;
 	set->buffers = server->set_buffers < most ? server->set_buffers : most;
 	struct ibv_srq_init_attr srq = { .attr = { .max_wr = set->buffers, .max_sge = 1 } };
-	/* half as much again as can be outstanding: requests, and an answer for each client */
-	uint32_t entries = (set->buffers + server->client_count) * 3 / 2;
+	/* half as much again as can be outstanding: requests, and for each client an answer and a probe */
+	uint32_t entries = (set->buffers + 2 * server->client_count) * 3 / 2;
 	if (device->max_cqe > 0 && entries > (uint32_t)device->max_cqe) {
 		return tw_fail(err, TW_EUNSUPPORTED,
 			       "repair over RC: %u clients: a completion queue of %u is needed, "

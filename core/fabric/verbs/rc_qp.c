@@ -50,13 +50,14 @@ static int cm_attr(struct rdma_cm_id *id, enum ibv_qp_state state, struct ibv_qp
 	return TW_OK;
 }
 
-int tw_rc_qp_init(struct rdma_cm_id *id, struct ibv_qp *qp, struct tw_error *err)
+int tw_rc_qp_init(struct rdma_cm_id *id, struct ibv_qp *qp, unsigned int access,
+		  struct tw_error *err)
 {
 	struct ibv_qp_attr attr;
 	int mask;
 	int rc = cm_attr(id, IBV_QPS_INIT, &attr, &mask, err);
 	if (rc == TW_OK) {
-		attr.qp_access_flags = 0;
+		attr.qp_access_flags = access;
 		rc = modify(qp, &attr, mask, "INIT", err);
 	}
 	return rc;

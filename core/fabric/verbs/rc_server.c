@@ -50,6 +50,12 @@ static void take_completion(struct tw_rc_set *set, const struct ibv_wc *wc)
 		}
 		return;
 	}
+	if ((wc->wr_id & TW_RC_PROBE) != 0) {
+		if (client != NULL) {
+			tw_rc_client_probed(client, well);
+		}
+		return;
+	}
 	uint32_t buffer = (uint32_t)wc->wr_id;
 	if (client != NULL && well) {
 		tw_rc_client_asks(client, buffer, wc->byte_len);

@@ -33,7 +33,9 @@ enum tw_rc_client_state {
 #define TW_RC_OUTS      32u /* answers that may be under way, all clients together */
 #define TW_RC_OUT_BYTES (TW_RW_HEAD_BYTES + TW_READ_MAX_BYTES)
 #define TW_RC_NO_OUT    UINT32_MAX
-#define TW_RC_SENT      (1ull << 32) /* in a wr_id: a send of that client; else a receive buffer */
+/* In a wr_id: an answer to that client, a probe of it; else a receive buffer. */
+#define TW_RC_SENT  (1ull << 32)
+#define TW_RC_PROBE (1ull << 33)
 
 struct tw_rc_set;
 
@@ -50,7 +52,9 @@ struct tw_rc_client {
 	uint32_t requests[TW_RC_CREDITS]; /* receive buffers with what it asks for, oldest first */
 	uint32_t request_count;
 	bool sending; /* an answer is under way */
-	bool broken;  /* its queue pair, or it, has failed */
+	bool probing; /* a probe is */
+	bool takes_probes;
+	bool broken; /* its queue pair, or it, has failed */
 	bool malformed;
 	uint32_t out; /* buffer of the answer under way; TW_RC_NO_OUT: none */
 };
@@ -89,6 +93,7 @@ struct tw_rc_server {
 	struct ibv_context *context;  /* of its device, this server's own */
 	bool removed;                 /* the device is being taken away */
 	uint64_t reopen_ns, lives_ns; /* when to look again */
+	uint64_t probe_ns;            /* clients are not probed before */
 	struct tw_rc_set *sets;
 	uint32_t set_count;
 
@@ -128,6 +133,7 @@ void tw_rc_set_receive(struct tw_rc_set *set, uint32_t buffer); /* gives it back
 void tw_rc_client_begin(struct tw_rc_server *server, struct rdma_cm_id *id,
 			const struct rdma_conn_param *param, uint64_t now_ns);
 void tw_rc_client_sent(struct tw_rc_client *client, struct tw_rc_server *server, bool well);
+void tw_rc_client_probed(struct tw_rc_client *client, bool well);
 void tw_rc_client_asks(struct tw_rc_client *client, uint32_t buffer, uint32_t len_bytes);
 /* One answer at most.  Returns when it wants the next turn. */
 uint64_t tw_rc_client_turn(struct tw_rc_client *client, struct tw_rc_server *server,

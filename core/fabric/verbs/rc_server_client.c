@@ -2,6 +2,10 @@
  *
  * Requests  a head each, in buffers of the set's shared queue; a client has TW_RC_CREDITS of them without an
  *           answer and no more.  Answers come in order, one at a time.
+ * Probes    a client that reads one-sidedly says nothing for days, and one whose host lost its power neither.
+ *           Where somebody is refused because all places are taken, each of the others is sent an
+ *           RDMA WRITE of no bytes, which a live client's device acknowledges whatever its process does, and
+ *           which is the end of a queue pair whose other end is gone.  An answer under way does as well.
  * Ends      whatever is wrong leads to ERR, and from there to nowhere: a queue pair that has failed is
  *           never used again.  What it was sending is waited for, for a while; then it is
  *           destroyed, and with it whatever it still had. */
@@ -14,6 +18,8 @@
 #include "fabric/verbs/rc_server.h"
 
 #define DRAIN_NS 1000000000ull
+#define PROBE_NS 10000000000ull /* between rounds of probes */
+#define SENDS    2u             /* an answer and a probe */
 
 /* --- beginning --------------------------------------------------------------------------------- */
 
@@ -47,7 +53,7 @@ static int make_qp(struct tw_rc_client *client, const struct tw_rc_server *serve
 	struct ibv_qp_init_attr init = { .send_cq = client->set->cq,
 					 .recv_cq = client->set->cq,
 					 .srq = client->set->srq,
-					 .cap = { .max_send_wr = 1, .max_send_sge = 1 },
+					 .cap = { .max_send_wr = SENDS, .max_send_sge = 1 },
 					 .qp_type = IBV_QPT_RC,
 					 .sq_sig_all = 1 };
 	struct tw_rc_qp_conf conf = {
@@ -60,7 +66,7 @@ static int make_qp(struct tw_rc_client *client, const struct tw_rc_server *serve
 	if (client->qp == NULL) {
 		return tw_fail_sys(err, TW_ESYS, "repair over RC: ibv_create_qp");
 	}
-	int rc = tw_rc_qp_init(id, client->qp, err);
+	int rc = tw_rc_qp_init(id, client->qp, 0, err);
 	if (rc == TW_OK) {
 		rc = tw_rc_qp_ready(id, client->qp, &conf, err);
 	}
@@ -83,11 +89,11 @@ void tw_rc_client_begin(struct tw_rc_server *server, struct rdma_cm_id *id,
 {
 	struct tw_rc_client *client = free_client(server);
 	struct tw_rc_set *set = NULL;
-	uint16_t channel;
+	struct tw_rc_hello hello = { 0 };
 	tw_read_service_count(&server->service, TW_READ_SERVER_connections);
-	if (tw_rc_parse_hello(param->private_data, param->private_data_len, &channel) ==
+	if (tw_rc_parse_hello(param->private_data, param->private_data_len, &hello) ==
 	    TW_RW_WELL_FORMED) {
-		set = set_of(server, channel);
+		set = set_of(server, hello.channel);
 	} else {
 		tw_read_service_count(&server->service, TW_READ_SERVER_malformed);
 	}
@@ -104,6 +110,7 @@ void tw_rc_client_begin(struct tw_rc_server *server, struct rdma_cm_id *id,
 				       .set = set,
 				       .next_ns = now_ns,
 				       .deadline_ns = now_ns + server->service.conf.idle_timeout_ns,
+				       .takes_probes = hello.takes_probes,
 				       .out = TW_RC_NO_OUT };
 	set->client_count++;
 	id->context = client;
@@ -192,6 +199,14 @@ void tw_rc_client_breaks(struct tw_rc_client *client)
 	client->next_ns = 0;
 }
 
+void tw_rc_client_probed(struct tw_rc_client *client, bool well)
+{
+	client->probing = false;
+	if (!well) {
+		tw_rc_client_breaks(client);
+	}
+}
+
 void tw_rc_client_asks(struct tw_rc_client *client, uint32_t buffer, uint32_t len_bytes)
 {
 	bool comes_right =
@@ -239,6 +254,34 @@ static void send_out(struct tw_rc_client *client, struct tw_rc_server *server, u
 	client->broken |= !client->sending;
 }
 
+static void probe(struct tw_rc_client *client)
+{
+	struct ibv_send_wr wr = { .wr_id = TW_RC_PROBE | client->index,
+				  .opcode = IBV_WR_RDMA_WRITE,
+				  .send_flags = IBV_SEND_SIGNALED };
+	struct ibv_send_wr *bad;
+	client->probing = ibv_post_send(client->qp, &wr, &bad) == 0;
+	if (!client->probing) {
+		tw_rc_client_breaks(client);
+	}
+}
+
+/* However often somebody knocks: once in a while, and never two under way. */
+static void probe_all(struct tw_rc_server *server, uint64_t now_ns)
+{
+	if (now_ns < server->probe_ns) {
+		return;
+	}
+	server->probe_ns = now_ns + PROBE_NS;
+	for (uint32_t i = 0; i < server->client_count; i++) {
+		struct tw_rc_client *client = &server->clients[i];
+		if (client->state == TW_RC_CLIENT_SERVED && client->takes_probes &&
+		    !client->broken && !client->sending && !client->probing) {
+			probe(client);
+		}
+	}
+}
+
 static void answer_login(struct tw_rc_client *client, struct tw_rc_server *server,
 			 enum tw_rw_login result, uint64_t now_ns)
 {
@@ -260,6 +303,9 @@ static void answer_login(struct tw_rc_client *client, struct tw_rc_server *serve
 	} else {
 		client->state = TW_RC_CLIENT_LEAVING;
 		client->deadline_ns = now_ns + server->service.conf.idle_timeout_ns;
+	}
+	if (result == TW_LOGIN_FULL) {
+		probe_all(server, now_ns);
 	}
 	uint32_t bytes =
 		tw_rc_put_login_reply(out_of(server, client->out), server->service.conf.environment,

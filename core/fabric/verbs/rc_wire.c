@@ -7,12 +7,12 @@ void tw_rc_put_hello(struct tw_rc_hello_head *head, uint16_t channel)
 {
 	*head = (struct tw_rc_hello_head){ .magic = TW_RC_HELLO_MAGIC,
 					   .version_major = TW_RW_WIRE_MAJOR,
-					   .version_minor = TW_RW_WIRE_MINOR,
+					   .version_minor = TW_RC_HELLO_MINOR,
 					   .channel = channel };
 }
 
 /* The connection manager pads private data with zeros: more bytes than a hello are no mistake. */
-enum tw_rw_verdict tw_rc_parse_hello(const void *data, size_t len_bytes, uint16_t *channel)
+enum tw_rw_verdict tw_rc_parse_hello(const void *data, size_t len_bytes, struct tw_rc_hello *out)
 {
 	struct tw_rc_hello_head head;
 	if (data == NULL || len_bytes < sizeof(head)) {
@@ -28,7 +28,8 @@ enum tw_rw_verdict tw_rc_parse_hello(const void *data, size_t len_bytes, uint16_
 	if (head.reserved != 0) {
 		return TW_RW_FIELDS;
 	}
-	*channel = head.channel;
+	*out = (struct tw_rc_hello){ .channel = head.channel,
+				     .takes_probes = head.version_minor >= TW_RC_HELLO_MINOR };
 	return TW_RW_WELL_FORMED;
 }
 

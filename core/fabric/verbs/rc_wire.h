@@ -2,7 +2,8 @@
  * RC".
  *
  * Hello     private data of the connection request: which channels the client is after, because that
- *           decides which protection domain its queue pair lies in.
+ *           decides which protection domain its queue pair lies in; and, by the minor version, that the
+ *           server may ask its device whether it is still there.
  * Grants    behind the head of a good LOGIN_REPLY: for each channel where its history lies, or that it is
  *           served.  All of a reply is validated before any of it is used.
  * Threads   pure functions. */
@@ -16,6 +17,7 @@
 #include "fabric/repair_wire.h"
 
 #define TW_RC_HELLO_MAGIC    0x31435754u /* "TWC1" in memory order */
+#define TW_RC_HELLO_MINOR    1u          /* 1: its queue pair takes RDMA WRITEs of no bytes */
 #define TW_RC_HELLO_BYTES    16u
 #define TW_RC_GRANT_BYTES    64u
 #define TW_RC_CHANNELS_MAX   256u /* of one server */
@@ -26,7 +28,7 @@
 
 struct tw_rc_hello_head {
 	uint32_t magic;
-	uint8_t version_major, version_minor; /* TW_RW_WIRE_* */
+	uint8_t version_major, version_minor; /* TW_RW_WIRE_MAJOR, TW_RC_HELLO_MINOR */
 	uint16_t channel;                     /* of the set that is meant; 0: whatever there is */
 	uint64_t reserved;
 };
@@ -55,8 +57,13 @@ struct tw_rc_grant {
 	uint64_t session, control_addr, log_addr, units;
 };
 
+struct tw_rc_hello {
+	uint16_t channel;
+	bool takes_probes; /* RDMA WRITEs of no bytes */
+};
+
 void tw_rc_put_hello(struct tw_rc_hello_head *head, uint16_t channel);
-enum tw_rw_verdict tw_rc_parse_hello(const void *data, size_t len_bytes, uint16_t *channel);
+enum tw_rw_verdict tw_rc_parse_hello(const void *data, size_t len_bytes, struct tw_rc_hello *out);
 
 /* Fills in `out` (TW_RC_LOGIN_MAX); returns its bytes.  count is 0 unless result is TW_LOGIN_OK. */
 uint32_t tw_rc_put_login_reply(void *out, uint16_t environment, enum tw_rw_login result,
