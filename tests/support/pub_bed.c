@@ -55,7 +55,7 @@ static bool write_site(const struct pub_bed *bed, const struct pub_bed_conf *con
 	if (f == NULL) {
 		return false;
 	}
-	fprintf(f, "site: bed\nenvironment: test\nrun_dir: %s\nidle: %s\n", bed->run_dir,
+	fprintf(f, "site: %s\nenvironment: test\nrun_dir: %s\nidle: %s\n", bed->name, bed->run_dir,
 		conf->idle != NULL ? conf->idle : "yield");
 	fprintf(f, "fabric: { transport: %s, mtu_bytes: %u }\n",
 		conf->verbs != NULL ? "verbs" : "udp", PUB_BED_MTU_BYTES);
@@ -90,16 +90,19 @@ static bool write_site(const struct pub_bed *bed, const struct pub_bed_conf *con
 	return fclose(f) == 0;
 }
 
-static bool draw_groups(struct pub_bed *bed)
+/* The groups are 16 bits: of thousands of beds some run beside another one of the same groups.  What that sends
+ * is of another environment, which comes of the site's name. */
+static bool draw(struct pub_bed *bed)
 {
-	uint32_t low = 0;
+	uint32_t random[2];
 
-	if (getrandom(&low, sizeof(low), 0) != (ssize_t)sizeof(low)) {
+	if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random)) {
 		return false;
 	}
 	for (uint32_t i = 0; i < 2 * PUB_BED_CHANNELS; i++) {
-		bed->groups[i / 2][i % 2] = GROUPS_BASE | (low & GROUPS_MASK) | i;
+		bed->groups[i / 2][i % 2] = GROUPS_BASE | (random[0] & GROUPS_MASK) | i;
 	}
+	snprintf(bed->name, sizeof(bed->name), "bed-%08x", random[1]);
 	return true;
 }
 
@@ -166,7 +169,7 @@ bool pub_bed_open(struct pub_bed *bed, const struct pub_bed_conf *conf)
 	snprintf(bed->site, sizeof(bed->site), "%s/site.yaml", bed->dir.path);
 	snprintf(bed->run_dir, sizeof(bed->run_dir), "%s", bed->dir.path);
 	tw_clock_init();
-	return draw_groups(bed) && write_site(bed, conf) && read_environment(bed) &&
+	return draw(bed) && write_site(bed, conf) && read_environment(bed) &&
 	       open_tx(bed, conf->verbs);
 }
 

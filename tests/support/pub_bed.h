@@ -1,5 +1,5 @@
 /* A test's own publisher on `lo`, or on RDMA devices, and a site file for subscribers of it: groups drawn at
- * random from 239.192.0.0/14, a private directory, datagrams made by hand.
+ * random from 239.192.0.0/14, as is the site's name, a private directory, datagrams made by hand.
  *
  * Threads   one, but for the counters. */
 #ifndef TW_TESTS_PUB_BED_H
@@ -33,6 +33,7 @@ struct pub_bed_conf {
 
 struct pub_bed {
 	struct temp_dir dir;
+	char name[16]; /* of the site */
 	char site[256], run_dir[256];
 	uint16_t environment;
 	uint32_t groups[PUB_BED_CHANNELS][2];

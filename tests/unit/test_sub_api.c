@@ -306,7 +306,7 @@ Test(sub_api, info_and_counter_file, .timeout = 60)
 	struct tw_sub *sub = open_bed(&bed, &conf);
 
 	cr_assert_eq(tw_sub_info_read(sub, &info), TW_OK);
-	cr_assert_str_eq(info.site, "bed");
+	cr_assert_str_eq(info.site, bed.name);
 	cr_assert_str_eq(info.environment, "test");
 	cr_assert_str_eq(info.host, "here");
 	cr_assert_str_eq(info.transport, "udp");
