@@ -18,8 +18,10 @@ MESSAGES = 12000
 
 
 class Proxy:
-    """Between a subscriber and its repair server.  What the server says goes through `way`: bytes -> bytes, None to
-    hang up; it may take its time.  Connections are made anew as often as the subscriber likes."""
+    """Between a subscriber and its repair server.  What the server says goes through `way`: bytes -> bytes; it may take
+    its time.  Where it leaves something out the connection ends: a stream that goes on behind a hole is what no TCP
+    makes, and what lies across the hole could pass for a message.  Connections are made anew as often as the
+    subscriber likes."""
 
     def __init__(self, port):
         self.server = port
@@ -40,9 +42,13 @@ class Proxy:
         while not self.closed:
             try:
                 client, _ = self.listener.accept()
-                server = socket.create_connection(("127.0.0.1", self.server))
             except OSError:
                 return
+            try:
+                server = socket.create_connection(("127.0.0.1", self.server))
+            except OSError:
+                client.close()
+                continue
             self.connections += 1
             self.sockets += [client, server]
             self._run(self._pump, client, server, False)
@@ -52,11 +58,10 @@ class Proxy:
         logged_in = not answers
         try:
             while data := source.recv(65536):
-                if logged_in and answers:
-                    data = self.way(data)
-                    if data is None:
-                        break
-                sink.sendall(data)
+                said = self.way(data) if logged_in and answers else data
+                sink.sendall(said)
+                if len(said) < len(data):
+                    break
                 logged_in = True
         except OSError:
             pass
@@ -92,11 +97,11 @@ class Proxy:
 
     @staticmethod
     def hangs_up(_):
-        return None
+        return b""
 
     @staticmethod
     def breaks_off(data):
-        return data[:len(data) // 2] if len(data) > 64 else None
+        return data[:len(data) // 2]
 
     def silent(self, data):
         """Until it is told to be something else."""
