@@ -7,7 +7,8 @@ import unittest
 import tw
 
 LOSS = "  correlated_loss_pct: 5\n  lines:\n    a: { loss_pct: 3 }\n    b: { loss_pct: 3 }\n"
-REPAIR = "{ wait_us: 2000, give_up_ms: 8000, attempts: 200, repair: [pub], store_datagrams: 16384, mode: latest }"
+# As patient as a busy machine needs it: who serves may stand still for many seconds.
+REPAIR = "{ wait_us: 2000, give_up_ms: 60000, attempts: 255, repair: [pub], store_datagrams: 16384, mode: latest }"
 
 
 def content(messages):
@@ -28,7 +29,8 @@ class Latest(unittest.TestCase):
         cls.dir.cleanup()
 
     def site(self, port, **more):
-        settings = dict(files=[self.feed], rate=20000, publisher=f", repair_port: {port}", subscriber=REPAIR) | more
+        settings = dict(files=[self.feed], rate=20000, subscriber=REPAIR,
+                        publisher=f", repair_port: {port}, history_ms: 62000, peak_mbps: 8") | more
         return tw.Site(**settings), settings
 
     def assert_same(self, got, want):

@@ -68,6 +68,7 @@ class Life(unittest.TestCase):
             tail = late.messages()
             self.assertEqual([m["seq"] for m in tail], list(range(lost[0]["end_seq"], total + 1)))
 
+    @tw.in_time
     def test_late_live_subscriber_misses_nothing_by_definition(self):
         with tw.Site(files=[self.slow], speed_pct=100,
                      subscriber="{ wait_us: 50000, start: live }") as site:
@@ -79,6 +80,8 @@ class Life(unittest.TestCase):
             self.assertEqual(first.wait(), 0)
             self.assertEqual(late.wait(), 0)
             seqs = [m["seq"] for m in late.messages()]
+            if not seqs:
+                raise tw.TooLate("all had been sent before it came")
             self.assertGreater(seqs[0], 1)
             self.assertEqual(seqs, list(range(seqs[0], first.messages()[-1]["seq"] + 1)))
 
@@ -131,8 +134,8 @@ class Life(unittest.TestCase):
             tw.wait_until(lambda: os.path.getsize(stalled.out_path) > 50000, "some messages")
             begin = os.path.getsize(steady.out_path)
             stalled.signal(signal.SIGSTOP)
-            tw.wait_until(lambda: os.path.getsize(steady.out_path) > begin + 1500000,
-                          "the other one goes on")
+            tw.wait_until(lambda: os.path.getsize(steady.out_path) > begin + 1500000 or steady.popen.poll() is not None,
+                          "the other one goes on, to its end if it was near to that")
             stalled.signal(signal.SIGCONT)
             self.assertEqual(steady.wait(), 0)
             status = stalled.wait()
@@ -192,7 +195,7 @@ class Life(unittest.TestCase):
             self.assertLessEqual(channel["bytes"], seconds * 2e6 / 8 + 4096 + 2 * 1024)
 
     def test_two_writers_of_a_channel_are_refused(self):
-        with tw.Site(files=[self.slow], speed_pct=100) as site:
+        with tw.Site(files=[self.slow], speed_pct=1) as site: # for minutes
             site.publisher()
             site.feedhandler().wait_line("session")
             second = site.feedhandler()

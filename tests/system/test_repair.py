@@ -68,9 +68,11 @@ class Repair(unittest.TestCase):
         cls.dir.cleanup()
 
     def settings(self, port, **more):
-        return dict(files=[self.feed], fault=LOSS, rate=20000, publisher=f", repair_port: {port}",
-                    # a store that outlasts a busy machine: a full one would give gaps up
-                    subscriber="{ wait_us: 2000, give_up_ms: 8000, attempts: 100, repair: [pub],"
+        # As patient as a busy machine needs it: who serves may stand still for many seconds.  So is the store: a full
+        # one would give gaps up; and the history has to be.
+        return dict(files=[self.feed], fault=LOSS, rate=20000,
+                    publisher=f", repair_port: {port}, history_ms: 62000, peak_mbps: 8",
+                    subscriber="{ wait_us: 2000, give_up_ms: 60000, attempts: 255, repair: [pub],"
                                " store_datagrams: 16384 }") | more
 
     def play(self, site, subscriber):
