@@ -402,14 +402,29 @@ bool rc_raw_send(struct rc_raw *raw, const void *data, uint32_t bytes)
 	return ibv_post_send(raw->id->qp, &wr, &bad) == 0;
 }
 
-enum tw_rw_login rc_raw_login(struct rc_raw *raw, const char *name)
+void rc_raw_ask_login(struct rc_raw *raw, const char *name)
 {
 	struct tw_rw_login_head head;
+	tw_rw_put_login(&head, RC_ENV, name);
+	RC_MUST(rc_raw_receive(raw, 2) && rc_raw_send(raw, &head, sizeof(head)));
+}
+
+bool rc_raw_is_answered(struct rc_raw *raw)
+{
+	struct ibv_wc wc;
+	bool answered = false;
+	while (ibv_poll_cq(raw->cq, 1, &wc) == 1) {
+		answered |= wc.status == IBV_WC_SUCCESS && wc.wr_id == 2;
+	}
+	return answered;
+}
+
+enum tw_rw_login rc_raw_login(struct rc_raw *raw, const char *name)
+{
 	enum tw_rw_login result;
 	struct ibv_wc wc;
 	uint32_t bytes = 0;
-	tw_rw_put_login(&head, RC_ENV, name);
-	RC_MUST(rc_raw_receive(raw, 2) && rc_raw_send(raw, &head, sizeof(head)));
+	rc_raw_ask_login(raw, name);
 	for (int i = 0; i < 2; i++) {
 		RC_MUST(rc_raw_wait(raw, &wc) == IBV_WC_SUCCESS);
 		bytes = wc.wr_id == 2 ? wc.byte_len : bytes;

@@ -109,6 +109,8 @@ void rc_raw_close(struct rc_raw *raw);
 /* As when its host loses its power: whatever comes for it finds nobody, and nobody is told. */
 void rc_raw_die(struct rc_raw *raw);
 enum tw_rw_login rc_raw_login(struct rc_raw *raw, const char *name);
+void rc_raw_ask_login(struct rc_raw *raw, const char *name); /* without waiting for the answer */
+bool rc_raw_is_answered(struct rc_raw *raw);
 const struct tw_rc_grant *rc_raw_grant(const struct rc_raw *raw, uint16_t channel);
 /* Status of the work request's completion. */
 enum ibv_wc_status rc_raw_rdma(struct rc_raw *raw, enum ibv_wr_opcode opcode, uint64_t addr,

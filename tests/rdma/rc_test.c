@@ -408,18 +408,23 @@ static void pace(struct rc_bed *bed)
 static void life(struct rc_bed *bed)
 {
 	struct rc_channel *channel = &bed->channels[0];
-	struct rc_raw raw;
+	struct rc_raw raw, between;
 	rc_serve(bed, rc_server_conf(bed), true);
 	struct tw_reader *reader = rc_reader(bed, "good");
 	rc_wait_up(reader, true);
+	CHECK(rc_raw_connect(&between, bed, 1));
 	CHECK(rc_raw_connect(&raw, bed, 1) && rc_raw_login(&raw, "old") == TW_LOGIN_OK);
 	struct tw_rc_grant before = *rc_raw_grant(&raw, 1);
 	struct tw_read old = rc_range(channel, channel->newest, 1);
 	uint64_t registered = server_count(bed, TW_READ_SERVER_registered);
 	CHECK(registered == RC_CHANNELS);
 	rc_begin(channel, 90, 2);
+	rc_raw_ask_login(&between, "between");
 	RC_UNTIL(reader_count(bed, TW_READER_logins) == 2);
 	rc_wait_up(reader, true);
+	/* who was connected before, and asked for the old life's key after it, has not got it */
+	CHECK(!rc_raw_is_answered(&between));
+	rc_raw_close(&between);
 	CHECK(server_count(bed, TW_READ_SERVER_registered) == registered + 1);
 	CHECK(rc_raw_rdma(&raw, IBV_WR_RDMA_READ, before.log_addr, before.rkey, 64) !=
 	      IBV_WC_SUCCESS);

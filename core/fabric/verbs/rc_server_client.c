@@ -395,6 +395,11 @@ static uint64_t serve(struct tw_rc_client *client, struct tw_rc_server *server, 
 			break;
 		}
 	}
+	if (client->state == TW_RC_CLIENT_NEW && tw_rc_set_has_new_life(client->set)) {
+		/* nobody is given the key to a life that is over: all of the set go at once */
+		server->lives_ns = now_ns;
+		return client->deadline_ns;
+	}
 	if (server->free_out_count == 0) {
 		return client->deadline_ns; /* until somebody's answer is out */
 	}
