@@ -11,7 +11,6 @@
 #include <stdint.h>
 #include <string.h>
 
-/* From our own memory (any alignment) into shared memory. */
 static inline void tw_word_put(_Atomic uint64_t *to, const uint8_t *from)
 {
 	uint64_t word;
@@ -20,6 +19,7 @@ static inline void tw_word_put(_Atomic uint64_t *to, const uint8_t *from)
 	atomic_store_explicit(to, word, memory_order_relaxed);
 }
 
+/* From our own memory (any alignment) into shared memory. */
 static inline void tw_words_put(void *shared, const void *own, size_t len_bytes)
 {
 	_Atomic uint64_t *to = shared;
@@ -38,7 +38,6 @@ static inline void tw_words_put(void *shared, const void *own, size_t len_bytes)
 	}
 }
 
-/* From shared memory; the target may be shared as well. */
 static inline void tw_word_move(_Atomic uint64_t *to, const _Atomic uint64_t *from)
 {
 	uint64_t word = atomic_load_explicit(from, memory_order_relaxed);
@@ -46,6 +45,7 @@ static inline void tw_word_move(_Atomic uint64_t *to, const _Atomic uint64_t *fr
 	atomic_store_explicit(to, word, memory_order_relaxed);
 }
 
+/* From shared memory; the target may be shared as well. */
 static inline void tw_words_move(void *target, const void *shared, size_t len_bytes)
 {
 	_Atomic uint64_t *to = target;

@@ -187,7 +187,7 @@ class Capture:
 
 
 class Guests:
-    """Several guests on the same two lines (a context manager)."""
+    """Several guests on the same two lines."""
 
     def __init__(self, count=2, mtu=1500, **options):
         wires = {line: [[] for _ in range(count)] for line in LINES}
@@ -216,12 +216,6 @@ class Guests:
     def close(self):
         for h in self.hosts:
             h.close()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *unused):
-        self.close()
 
 
 def require():

@@ -13,6 +13,7 @@ machine they come in turns, a time slice each.  So of each of these runs the low
 a time slice is done again; how often is printed.
 """
 import argparse
+import contextlib
 import os
 import re
 import statistics
@@ -72,7 +73,7 @@ def main():
     opt = ap.parse_args()
     program = os.path.join(os.path.realpath(opt.bin), "..", "tests", "rdma", "bench_lat")
     bed.require()
-    with bed.one_guest(cpus=2) as guest:
+    with contextlib.closing(bed.one_guest(cpus=2)) as guest:
         address = guest.address("a")
 
         def ud(size):
